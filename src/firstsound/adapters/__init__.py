@@ -1,0 +1,1 @@
+"""Backends: one file each, which only translates between a package and the protocols in `firstsound.stages`."""

@@ -1,0 +1,213 @@
+"""The written budget, and the verdict of samples against it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from firstsound import yamlfile
+from firstsound.errors import FirstsoundError
+from firstsound.percentile import nearest_rank, rank
+from firstsound.turn import STAGES, Wiring
+
+Clock = Literal["audio", "wall", "both"]
+Force = Literal["bind", "report"]
+Limit = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
+
+TIME_LINES: dict[str, Clock] = {**dict.fromkeys(STAGES, "wall"), "endpoint": "audio", "perceived": "both"}
+"""The lines in time, each with the clock it is measured on."""
+MEMORY_LINE = "memory"
+DEFAULT_PROFILE = "strict"
+BYTES_PER_GIB = 2**30
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TimeLine(_Strict):
+    """A limit in milliseconds; `p95_limit_ms` gives the 95th percentile one of its own."""
+
+    clock: Clock
+    limit_ms: Limit
+    p95_limit_ms: Limit | None = None
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The limits of p50 and p95, in milliseconds."""
+        return self.limit_ms, self.limit_ms if self.p95_limit_ms is None else self.p95_limit_ms
+
+
+class MemoryLine(_Strict):
+    """A limit in GiB for the Python process and the servers together."""
+
+    limit_gib: Limit
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The limits of p50 and p95, in bytes."""
+        limit_bytes = round(self.limit_gib * BYTES_PER_GIB)
+        return limit_bytes, limit_bytes
+
+
+class Lines(_Strict):
+    """One limit a line; none may be missing."""
+
+    endpoint: TimeLine
+    final: TimeLine
+    retrieval: TimeLine
+    first_token: TimeLine
+    first_sound: TimeLine
+    perceived: TimeLine
+    memory: MemoryLine
+
+    @model_validator(mode="after")
+    def _clocks_are_the_lines_own(self) -> Self:
+        for name, clock in TIME_LINES.items():
+            if getattr(self, name).clock != clock:
+                raise ValueError(f"{name} is measured on clock {clock!r}, not {getattr(self, name).clock!r}")
+        return self
+
+
+class AtMost(_Strict):
+    """A guard that a figure must not exceed."""
+
+    max: Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
+
+
+class AtLeast(_Strict):
+    """A guard that a share must reach."""
+
+    min: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, strict=True)]
+
+
+class Guards(_Strict):
+    """What must hold beside speed, in each round."""
+
+    word_error_rate: AtMost = AtMost(max=0.15)
+    hit_at_1: AtLeast = AtLeast(min=0.91)
+    early_endpoints: AtMost = AtMost(max=0)
+    silent_answers: AtMost = AtMost(max=0)
+
+
+class Profile(_Strict):
+    """Which percentiles bind; the rest are reported."""
+
+    p50: Force
+    p95: Force
+
+
+class Budget(_Strict):
+    """The whole of budgets.yaml."""
+
+    version: Literal[1]
+    lines: Lines
+    guards: Guards = Guards()
+    wirings: dict[Wiring, Force] = Field(
+        default_factory=lambda: {"serial": "report", "overlapped": "bind"}, min_length=1
+    )
+    profiles: dict[str, Profile] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _some_wiring_binds(self) -> Self:
+        if "bind" not in self.wirings.values():
+            raise ValueError("wirings: none is set to bind, so no run could fail")
+        return self
+
+    def limits(self, line: str) -> tuple[float, float]:
+        """The limits of p50 and p95 of one line, in milliseconds, or in bytes for memory."""
+        limits: tuple[float, float] = getattr(self.lines, line).limits
+        return limits
+
+    def profile(self, name: str) -> Profile:
+        """The profile called `name`.
+
+        Raises:
+            FirstsoundError: there is none.
+        """
+        if name not in self.profiles:
+            raise FirstsoundError(f"no profile {name!r} in the budget; it has {', '.join(sorted(self.profiles))}")
+        return self.profiles[name]
+
+
+def load(path: Path) -> Budget:
+    """Read budgets.yaml.
+
+    Raises:
+        FirstsoundError: the file is missing, broken, of another version or incomplete; the message names each fault.
+    """
+    return yamlfile.load(path, Budget)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One measured value of a line, in its unit (ms, or bytes for memory)."""
+
+    query: str | None
+    round: int | None
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Exceeded:
+    """A percentile that is over its limit."""
+
+    percentile: int
+    observed: float
+    limit: float
+    binds: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How a line's samples stand against its limits."""
+
+    line: str
+    wiring: str
+    n: int
+    p50: float
+    p95: float
+    p95_rank: int
+    limit: float
+    p95_limit: float
+    exceeded: tuple[Exceeded, ...]
+
+    @property
+    def within(self) -> bool:
+        """Whether both percentiles keep their limits, whatever the profile binds."""
+        return not self.exceeded
+
+    @property
+    def breaks(self) -> tuple[Exceeded, ...]:
+        """What fails the run."""
+        return tuple(e for e in self.exceeded if e.binds)
+
+    @property
+    def margin(self) -> float:
+        """What is left of the tighter limit, in the line's unit; negative when over."""
+        return min(self.limit - self.p50, self.p95_limit - self.p95)
+
+
+def judge(budget: Budget, profile: Profile, line: str, wiring: Wiring | Literal["all"], values: Sequence[float]) -> Verdict:
+    """Hold the values of one line and wiring (ms, or bytes for memory) against the budget.
+
+    Memory binds whatever the profile says: a neighbour's load cannot make a process larger.
+
+    Raises:
+        ValueError: there are no values, or one is not finite.
+    """
+    limit, p95_limit = budget.limits(line)
+    observed = {50: (nearest_rank(values, 50), limit), 95: (nearest_rank(values, 95), p95_limit)}
+    if line == MEMORY_LINE:
+        force: dict[int, Force] = {50: "bind", 95: "bind"}
+    elif wiring == "all" or budget.wirings[wiring] == "bind":
+        force = {50: profile.p50, 95: profile.p95}
+    else:
+        force = {50: "report", 95: "report"}
+    exceeded = tuple(
+        Exceeded(p, value, bound, binds=force[p] == "bind") for p, (value, bound) in observed.items() if value > bound
+    )
+    n = len(values)
+    return Verdict(line, wiring, n, observed[50][0], observed[95][0], rank(95, n), limit, p95_limit, exceeded)

@@ -1,0 +1,17 @@
+"""The errors that firstsound raises on purpose: each message says what is wrong, where, and what to do."""
+
+
+class FirstsoundError(Exception):
+    """The run cannot go on: an input, a file or a setting is wrong."""
+
+
+class StageError(FirstsoundError):
+    """A stage did not do its part; this turn fails and the run goes on."""
+
+
+class MissingExtraError(FirstsoundError):
+    """A backend's package is not installed."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        """Name the package and the extra of firstsound that brings it."""
+        super().__init__(f"{package} is not installed; install it with: pip install 'firstsound[{extra}]'")

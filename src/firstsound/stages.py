@@ -1,0 +1,150 @@
+"""What a voice stack is made of: one protocol a stage, and the values that pass between them.
+
+A stage only does its work. It takes no time, keeps no marks, retries nothing: that is the suite's business.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int16Audio = NDArray[np.int16]
+Float32Audio = NDArray[np.float32]
+
+SAMPLE_RATE_HZ = 16_000
+"""The rate at which a stack hears the user; clips are converted to it on loading."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """One passage of the corpus."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What the language model is asked; `system` is the same for every turn, so its prefix can be cached."""
+
+    system: str
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """A piece of the answer's text as it came; may be empty or blank."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The end of an answer. A stream that ends without one was cut off, and fails its turn.
+
+    `prompt_tokens` is the prompt's length and `cached_tokens` how many of them the server did not have to evaluate.
+    """
+
+    reason: str
+    prompt_tokens: int
+    cached_tokens: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.cached_tokens <= self.prompt_tokens:
+            raise ValueError(f"{self.cached_tokens} cached of {self.prompt_tokens} prompt tokens cannot be")
+
+
+@dataclass(frozen=True, slots=True)
+class AudioChunk:
+    """A piece of the answer's sound: mono float32 samples, shape (n,), full scale at ±1."""
+
+    samples: Float32Audio
+    rate_hz: int
+
+    def __post_init__(self) -> None:
+        if self.samples.dtype != np.float32 or self.samples.ndim != 1:
+            raise ValueError(f"a chunk is 1-d float32, not {self.samples.ndim}-d {self.samples.dtype}")
+        if self.rate_hz <= 0:
+            raise ValueError(f"a chunk's rate must be positive, not {self.rate_hz} Hz")
+
+
+class Endpointer(Protocol):
+    """Decides when the user is done. One instance hears one clip, each frame once."""
+
+    frame_samples: int
+    """Samples a frame, at 16 kHz."""
+
+    def is_endpoint(self, frame: Int16Audio) -> bool:
+        """Hear one frame, int16, shape (frame_samples,); true once the user is done."""
+        ...
+
+
+class Recognizer(Protocol):
+    """Turns the user's speech into text."""
+
+    def transcribe(self, samples: Float32Audio) -> str:
+        """The final transcript of 16 kHz mono float32 samples, shape (n,), or "" where there is no speech."""
+        ...
+
+
+class Retriever(Protocol):
+    """Finds the passages that may answer."""
+
+    def search(self, query: str, k: int) -> Sequence[Passage]:
+        """The best `k` passages, best first; fewer where fewer match at all."""
+        ...
+
+
+class LanguageModel(Protocol):
+    """Writes the answer."""
+
+    def reply(self, prompt: Prompt) -> Iterator[Delta | Finish]:
+        """Stream the answer: deltas as they come, then one `Finish`.
+
+        Raises:
+            StageError: the server refused, stalled, broke off or sent what cannot be read.
+        """
+        ...
+
+
+class Synthesizer(Protocol):
+    """Speaks."""
+
+    def synthesize(self, text: str) -> Iterable[AudioChunk]:
+        """Stream the sound of `text`; nothing at all where it holds nothing to say."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """A whole voice assistant, and what the results should say about it."""
+
+    name: str
+    new_endpointer: Callable[[], Endpointer]
+    recognizer: Recognizer
+    retriever: Retriever
+    llm: LanguageModel
+    synthesizer: Synthesizer
+    pids: Callable[[], Iterable[int]] = tuple
+    """The other processes that serve the stack, for the memory line; called at every sample."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """JSON-ready facts for the results: model files and their hashes, thread counts, package versions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What the suite gives a stack's builder."""
+
+    passages: Sequence[Passage]
+    threads: int
+    """How many threads the container's CPU quota and affinity allow; size every pool by it."""
+
+
+class StackBuilder(Protocol):
+    """What `--stack module:function` names: a context manager that starts a stack and stops it."""
+
+    def __call__(self, setup: Setup) -> Any:  # noqa: ANN401 - contextlib's types are invariant in the wrong places
+        """Return a context manager that yields a `Stack`."""
+        ...

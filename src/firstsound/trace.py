@@ -1,0 +1,185 @@
+"""Turns as a Chrome trace: one process a turn, one thread a stage, so that what ran at the same time lies side by side.
+
+Time is microseconds since the clip's first sample; marks of the wall clock are drawn after the endpoint. Perfetto and
+the older trace viewer open it.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from firstsound.clock import NS_PER_US, since_first_sample_ns
+from firstsound.turn import WARM_UP_ROUND, Turn
+
+EXACT_BELOW_NS = 10**15
+"""Up to here (eleven days) nanoseconds survive as a JSON number of microseconds, without an exponent."""
+
+_LANES = ("user", "endpointer", "recognizer", "retriever", "LLM", "TTS", "loudspeaker", "silence", "error")
+_PID_STEP = 100
+"""Process ids are its multiples and thread ids follow theirs: Perfetto takes a thread with the id of any process for
+that process's main thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Bar:
+    """A stage as it is drawn: from one mark to another."""
+
+    lane: str
+    name: str
+    start: str
+    end: str
+
+
+_START = "first_sample"
+# A viewer drops what overlaps on one lane: the bars of a lane must follow each other, mark by mark.
+_BARS = (
+    _Bar("user", "speech", _START, "speech_end"),
+    _Bar("endpointer", "wait", "speech_end", "endpoint"),
+    _Bar("recognizer", "final transcript", "endpoint", "final"),
+    _Bar("retriever", "retrieval", "final", "retrieved"),
+    _Bar("LLM", "LLM: to first token", "retrieved", "first_token"),
+    _Bar("LLM", "LLM: answer", "first_token", "answer_end"),
+    _Bar("TTS", "TTS: first chunk", "first_fragment", "first_chunk"),
+    _Bar("TTS", "TTS: rest", "first_chunk", "audio_end"),
+    _Bar("loudspeaker", "lead-in silence", "first_chunk", "first_sound"),
+    _Bar("silence", "perceived silence", "speech_end", "first_sound"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    """Something on a lane; a moment has no duration at all, a bar may have one of zero."""
+
+    lane: str
+    name: str
+    at_ns: int
+    duration_ns: int | None
+    args: dict[str, Any]
+
+
+def trace_events(turns: Sequence[Turn]) -> dict[str, Any]:
+    """The trace of `turns`, which are all of one query, wiring and mode: an object in Chrome's Trace Event Format.
+
+    A stage of which only one end was reached is drawn as a moment that names the missing mark.
+
+    Raises:
+        ValueError: there are no turns, or they do not belong together, or a mark is eleven days away.
+    """
+    kinds = {(turn.query, turn.wiring, turn.mode) for turn in turns}
+    if len(kinds) != 1:
+        raise ValueError(f"a trace shows turns of one query, wiring and mode, not of {sorted(kinds) or 'none'}")
+    [(query, wiring, mode)] = kinds
+    metadata: list[dict[str, Any]] = []
+    drawn: list[tuple[int, _Event]] = []
+    for i, turn in enumerate(turns):
+        pid = _PID_STEP * (i + 1)
+        events = _events(turn)
+        metadata += _metadata(pid, i, turn, {event.lane for event in events})
+        drawn += [(pid, event) for event in events]
+    drawn.sort(key=lambda pair: (pair[1].at_ns, -(pair[1].duration_ns or 0)))
+    return {
+        "traceEvents": metadata + [_chrome(pid, event) for pid, event in drawn],
+        "displayTimeUnit": "ms",
+        "otherData": {"query": query, "wiring": wiring, "mode": mode, "origin": "the first sample of the clip"},
+    }
+
+
+def dumps(trace: dict[str, Any]) -> str:
+    """The trace as strict JSON.
+
+    Raises:
+        ValueError: a number is not finite.
+    """
+    return json.dumps(trace, allow_nan=False)
+
+
+def _events(turn: Turn) -> list[_Event]:
+    marks = _own_ns(turn)
+    at = _axis_ns(turn)
+    said = _said(turn)
+    events = []
+    for bar in _BARS:
+        ends = [name for name in (bar.start, bar.end) if name in at]
+        args: dict[str, Any] = {"marks_ns": {name: marks[name] for name in ends if name in marks}}
+        args |= said.get(bar.name, {})
+        match ends:
+            case [start, end] if at[start] <= at[end]:
+                length = at[end] - at[start]
+                events.append(_Event(bar.lane, bar.name, at[start], length, {"ns": length} | args))
+            case [start, end]:
+                length = at[start] - at[end]
+                name = f"{bar.name}: {end} before {start}"
+                events.append(_Event(bar.lane, name, at[end], length, {"ns": -length} | args))
+            case [only]:
+                missing = bar.end if only == bar.start else bar.start
+                events.append(_Event(bar.lane, f"{bar.name}: no {missing}", at[only], None, args))
+    if "first_sound" in at:
+        args = {"marks_ns": {"first_sound": marks["first_sound"]}}
+        events.append(_Event("loudspeaker", "first sound", at["first_sound"], None, args))
+    if turn.error is not None:
+        events.append(_Event("error", "error", max(at.values()), None, {"error": turn.error}))
+    return events
+
+
+def _own_ns(turn: Turn) -> dict[str, int]:
+    """The marks that were reached, each on its own clock."""
+    marks = [(f.name, getattr(half, f.name)) for half in (turn.audio, turn.wall) for f in fields(half)]
+    return {name: mark.ns for name, mark in marks if mark is not None}
+
+
+def _axis_ns(turn: Turn) -> dict[str, int]:
+    """The marks that were reached and the clip's first sample, all on the trace's axis."""
+    at = {_START: 0, "speech_end": turn.audio.speech_end.ns}
+    endpoint = turn.audio.endpoint
+    if endpoint is not None:
+        at["endpoint"] = endpoint.ns
+        wall = {f.name: getattr(turn.wall, f.name) for f in fields(turn.wall)}
+        at |= {name: since_first_sample_ns(endpoint, mark) for name, mark in wall.items() if mark is not None}
+    last = max(at, key=at.__getitem__)
+    if at[last] >= EXACT_BELOW_NS:
+        raise ValueError(
+            f"{turn.name}: mark {last} is {at[last]} ns after the first sample, beyond what a trace can show"
+        )
+    return at
+
+
+def _said(turn: Turn) -> dict[str, dict[str, Any]]:
+    """What a bar tells besides its marks."""
+    return {
+        "final transcript": {"transcript": turn.transcript},
+        "retrieval": {"passages": list(turn.passages)},
+        "LLM: to first token": {"cache": turn.cache},
+        "LLM: answer": {"answer": turn.answer},
+        "TTS: first chunk": {"fragments": list(turn.fragments[:1])},
+        "TTS: rest": {"fragments": list(turn.fragments[1:])},
+    }
+
+
+def _metadata(pid: int, index: int, turn: Turn, lanes: set[str]) -> list[dict[str, Any]]:
+    """The events that name a turn and its lanes and put them in order."""
+    which = "warm-up" if turn.round == WARM_UP_ROUND else f"round {turn.round}"
+    events: list[dict[str, Any]] = [
+        {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": f"{turn.query} {turn.wiring}, {which}"}},
+        {"ph": "M", "name": "process_sort_index", "pid": pid, "args": {"sort_index": index}},
+    ]
+    for i, lane in enumerate(_LANES):
+        if lane in lanes:
+            tid = _tid(pid, lane)
+            events += [
+                {"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": lane}},
+                {"ph": "M", "name": "thread_sort_index", "pid": pid, "tid": tid, "args": {"sort_index": i}},
+            ]
+    return events
+
+
+def _tid(pid: int, lane: str) -> int:
+    return pid + 1 + _LANES.index(lane)
+
+
+def _chrome(pid: int, event: _Event) -> dict[str, Any]:
+    """The event as Chrome writes it: a complete event, or an instant one."""
+    where = {"name": event.name, "pid": pid, "tid": _tid(pid, event.lane), "ts": event.at_ns / NS_PER_US}
+    if event.duration_ns is None:
+        return {"ph": "i", "s": "t", **where, "args": event.args}
+    return {"ph": "X", **where, "dur": event.duration_ns / NS_PER_US, "args": event.args}

@@ -1,0 +1,227 @@
+"""One turn: the marks that were reached, the stages between them, and what was said.
+
+Stages follow from marks by subtraction and are consecutive, so they add up to the perceived silence with no residue.
+"""
+
+import json
+from dataclasses import dataclass, fields
+from itertools import pairwise
+from typing import Any, Literal, TypeVar, get_args
+
+from firstsound.clock import AudioTime, WallTime, perceived_ns
+from firstsound.errors import FirstsoundError
+
+VERSION = 1
+"""Version of the lines in turns.jsonl."""
+
+Wiring = Literal["serial", "overlapped"]
+Mode = Literal["stepped"]
+Cache = Literal["cold", "prefix", "warm"]
+
+WIRINGS: tuple[Wiring, ...] = get_args(Wiring)
+STAGES = ("endpoint", "final", "retrieval", "first_token", "first_sound")
+WARM_UP_ROUND = -1
+
+
+@dataclass(frozen=True, slots=True)
+class AudioMarks:
+    """Marks on the audio clock; None where the turn did not get there."""
+
+    speech_end: AudioTime
+    endpoint: AudioTime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WallMarks:
+    """Marks on the wall clock, in the order in which a turn reaches them; None where it did not."""
+
+    final: WallTime | None = None
+    retrieved: WallTime | None = None
+    first_token: WallTime | None = None
+    first_fragment: WallTime | None = None
+    first_chunk: WallTime | None = None
+    first_sound: WallTime | None = None
+    answer_end: WallTime | None = None
+    audio_end: WallTime | None = None
+
+
+_PATHS = (
+    ("final", "retrieved", "first_token", "first_fragment", "first_chunk", "first_sound"),
+    ("final", "retrieved", "first_token", "first_fragment", "first_chunk", "audio_end"),
+    ("final", "retrieved", "first_token", "answer_end"),
+)
+"""Along each path the marks that were reached never go back in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One recording in and one spoken answer out, or the story of how far it came.
+
+    A turn without an error has every mark; one with an error may lack any.
+
+    Raises:
+        ValueError: marks are negative, out of order or without an endpoint to count from, or a turn without an error
+            lacks something.
+    """
+
+    query: str
+    round: int
+    """0-based; -1 is the warm-up."""
+    wiring: Wiring
+    mode: Mode
+    audio: AudioMarks
+    wall: WallMarks = WallMarks()
+    transcript: str = ""
+    passages: tuple[str, ...] = ()
+    """Ids of the retrieved passages, best first."""
+    answer: str = ""
+    fragments: tuple[str, ...] = ()
+    cache: Cache | None = None
+    error: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.round < WARM_UP_ROUND:
+            raise ValueError(f"round {self.round}: rounds count from 0, and {WARM_UP_ROUND} is the warm-up")
+        self._check_marks()
+        if self.error is None:
+            self._check_complete()
+
+    def _check_marks(self) -> None:
+        for name, ns in _marks_ns(self.audio).items():
+            if ns is not None and ns < 0:
+                raise ValueError(f"mark {name} is {ns} ns: before the first sample")
+        wall = {name: ns for name, ns in _marks_ns(self.wall).items() if ns is not None}
+        for name, ns in wall.items():
+            if ns < 0:
+                raise ValueError(f"mark {name} is {ns} ns: before the endpoint decision")
+            if self.audio.endpoint is None:
+                raise ValueError(f"mark {name} counts from the endpoint, but there was none")
+        for path in _PATHS:
+            for earlier, later in pairwise(name for name in path if name in wall):
+                if wall[later] < wall[earlier]:
+                    raise ValueError(f"mark {later} ({wall[later]} ns) comes before {earlier} ({wall[earlier]} ns)")
+
+    def _check_complete(self) -> None:
+        missing = [name for name, ns in (_marks_ns(self.audio) | _marks_ns(self.wall)).items() if ns is None]
+        missing += [
+            name for name in ("transcript", "passages", "answer", "fragments", "cache") if not getattr(self, name)
+        ]
+        if missing:
+            raise ValueError(f"a turn without an error needs {', '.join(missing)}")
+        if self.audio.endpoint is not None and self.audio.endpoint < self.audio.speech_end:
+            raise ValueError("an endpoint before the end of speech is an error, not a sample")
+
+    @property
+    def name(self) -> str:
+        """How messages call this turn."""
+        where = "warm-up" if self.round == WARM_UP_ROUND else f"round {self.round}"
+        return f"{self.query}, {where}, {self.wiring}"
+
+
+T = TypeVar("T")
+
+
+def _reached(mark: T | None, name: str, turn: Turn) -> T:
+    if mark is None:
+        raise ValueError(f"{turn.name}: mark {name} was not reached ({turn.error})")
+    return mark
+
+
+def stages_ns(turn: Turn) -> dict[str, int]:
+    """The five stages in nanoseconds, in their order; each but `endpoint` (audio clock) on the wall clock.
+
+    Raises:
+        ValueError: a mark that a stage needs was not reached.
+    """
+    endpoint = _reached(turn.audio.endpoint, "endpoint", turn)
+    final = _reached(turn.wall.final, "final", turn)
+    retrieved = _reached(turn.wall.retrieved, "retrieved", turn)
+    first_token = _reached(turn.wall.first_token, "first_token", turn)
+    first_sound = _reached(turn.wall.first_sound, "first_sound", turn)
+    return {
+        "endpoint": endpoint - turn.audio.speech_end,
+        "final": final - WallTime(0),
+        "retrieval": retrieved - final,
+        "first_token": first_token - retrieved,
+        "first_sound": first_sound - first_token,
+    }
+
+
+def perceived_of_ns(turn: Turn) -> int:
+    """The silence that the user felt in this turn, in nanoseconds.
+
+    Raises:
+        ValueError: the endpoint or the first sound was not reached.
+    """
+    endpoint = _reached(turn.audio.endpoint, "endpoint", turn)
+    first_sound = _reached(turn.wall.first_sound, "first_sound", turn)
+    return perceived_ns(turn.audio.speech_end, endpoint, first_sound)
+
+
+def first_sound_parts_ns(turn: Turn) -> dict[str, int]:
+    """What `first_sound` is made of, in nanoseconds: waiting for a fragment, its synthesis, its leading silence.
+
+    Raises:
+        ValueError: a mark that a part needs was not reached.
+    """
+    first_token = _reached(turn.wall.first_token, "first_token", turn)
+    first_fragment = _reached(turn.wall.first_fragment, "first_fragment", turn)
+    first_chunk = _reached(turn.wall.first_chunk, "first_chunk", turn)
+    first_sound = _reached(turn.wall.first_sound, "first_sound", turn)
+    return {
+        "fragment": first_fragment - first_token,
+        "synthesis": first_chunk - first_fragment,
+        "lead_in": first_sound - first_chunk,
+    }
+
+
+def to_json(turn: Turn) -> str:
+    """One line of turns.jsonl, without the newline."""
+    row = {
+        "version": VERSION,
+        "query": turn.query,
+        "round": turn.round,
+        "wiring": turn.wiring,
+        "mode": turn.mode,
+        "audio_marks_ns": _marks_ns(turn.audio),
+        "wall_marks_ns": _marks_ns(turn.wall),
+        "transcript": turn.transcript,
+        "passages": list(turn.passages),
+        "answer": turn.answer,
+        "fragments": list(turn.fragments),
+        "cache": turn.cache,
+        "error": turn.error,
+    }
+    # ASCII: an answer may hold half a surrogate pair, which no file takes, or a character at which a reader cuts lines.
+    return json.dumps(row, allow_nan=False)
+
+
+def from_json(line: str) -> Turn:
+    """The turn of one line of turns.jsonl.
+
+    Raises:
+        FirstsoundError: the line is not JSON, has another version, or is not a valid turn.
+    """
+    try:
+        row = json.loads(line)
+        version = row.pop("version")
+        if version != VERSION:
+            raise FirstsoundError(f"turns of version {version!r} cannot be read; this firstsound writes {VERSION}")
+        audio = row.pop("audio_marks_ns")
+        speech_end = AudioTime(audio.pop("speech_end"))
+        audio = {k: _instant(AudioTime, ns) for k, ns in audio.items()}
+        wall = {k: _instant(WallTime, ns) for k, ns in row.pop("wall_marks_ns").items()}
+        for name in ("passages", "fragments"):
+            row[name] = tuple(row[name])
+        return Turn(audio=AudioMarks(speech_end, **audio), wall=WallMarks(**wall), **row)
+    except (AttributeError, KeyError, TypeError, ValueError) as e:
+        raise FirstsoundError(f"not a turn: {e}: {line[:120]!r}") from e
+
+
+def _marks_ns(marks: AudioMarks | WallMarks) -> dict[str, int | None]:
+    values = {f.name: getattr(marks, f.name) for f in fields(marks)}
+    return {name: None if mark is None else mark.ns for name, mark in values.items()}
+
+
+def _instant(kind: type[AudioTime | WallTime], ns: Any) -> Any:  # noqa: ANN401 - JSON
+    return None if ns is None else kind(ns)
