@@ -1,0 +1,3 @@
+"""The plugin is found through its entry point; pytester serves the plugin's own tests."""
+
+pytest_plugins = ["pytester"]

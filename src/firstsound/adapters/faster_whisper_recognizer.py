@@ -1,0 +1,86 @@
+"""Recognition by Whisper tiny.en on CTranslate2 (faster-whisper), encoding only the frames at hand.
+
+`WhisperModel.transcribe` pads every clip to 30 s and encodes all of it. Here the clip's own frames are encoded, and the
+rest of the 30 s is filled with encoder states of silence that were computed once. Without that filling the decoder does
+not see where speech ends and says the sentence again.
+"""
+
+from pathlib import Path
+
+import ctranslate2
+import numpy as np
+
+try:
+    from faster_whisper import WhisperModel
+    from faster_whisper.tokenizer import Tokenizer
+except ImportError as e:
+    from firstsound.errors import MissingExtraError
+
+    raise MissingExtraError("faster-whisper", "local") from e
+
+from firstsound.errors import StageError
+from firstsound.stages import SAMPLE_RATE_HZ, Float32Audio
+
+WINDOW_S = 30
+"""Whisper's decoder was trained on this much; longer utterances are refused."""
+TOKENS_PER_S = 8
+"""A bound on how much is decoded: about twice as fast as people speak, so that a decoding loop ends."""
+TOKENS_AT_LEAST = 8
+NO_SPEECH_PROBABILITY = 0.6
+NO_SPEECH_LOG_PROBABILITY = -1.0
+"""Whisper's own thresholds: silence, if the model thinks so and is unsure of the words (Radford et al. 2022, §4.5)."""
+
+_FRAMES_PER_STATE = 2
+_TAIL_S = 0.2
+
+
+class FasterWhisperRecognizer:
+    """Decodes one utterance at a time: greedy, one temperature, English."""
+
+    def __init__(self, model_folder: Path, threads: int) -> None:
+        """Load the model from its folder, with a pool of `threads` threads.
+
+        Raises:
+            RuntimeError: the folder holds no model that CTranslate2 can load.
+        """
+        self._model = WhisperModel(
+            str(model_folder), device="cpu", compute_type="int8", cpu_threads=threads, local_files_only=True
+        )
+        self.threads = threads
+        self._tokenizer = Tokenizer(self._model.hf_tokenizer, False)  # noqa: FBT003 - not multilingual
+        self._prompt = [*self._tokenizer.sot_sequence, self._tokenizer.no_timestamps]
+        silence = np.zeros(WINDOW_S * SAMPLE_RATE_HZ, dtype=np.float32)
+        self._silence_states = self._encode(silence)
+
+    def transcribe(self, samples: Float32Audio) -> str:
+        """The text of 16 kHz mono float32 samples, shape (n,); "" where the model hears no speech.
+
+        Raises:
+            StageError: the samples are not float32 of one dimension, or the utterance is longer than 30 s.
+        """
+        if samples.dtype != np.float32 or samples.ndim != 1:
+            raise StageError(f"expected 1-d float32 samples, got {samples.ndim}-d {samples.dtype}")
+        duration_s = len(samples) / SAMPLE_RATE_HZ
+        if duration_s + _TAIL_S > WINDOW_S:
+            raise StageError(f"the utterance lasts {duration_s:.1f} s; Whisper takes {WINDOW_S} s at most")
+        states = self._encode(np.pad(samples, (0, round(_TAIL_S * SAMPLE_RATE_HZ))))
+        filled = np.concatenate([states, self._silence_states[:, states.shape[1] :]], axis=1)
+        most_tokens = TOKENS_AT_LEAST + round(duration_s * TOKENS_PER_S)
+        result = self._model.model.generate(
+            ctranslate2.StorageView.from_array(np.ascontiguousarray(filled)),
+            [self._prompt],
+            beam_size=1,
+            max_length=len(self._prompt) + most_tokens,
+            return_scores=True,
+            return_no_speech_prob=True,
+        )[0]
+        if result.no_speech_prob > NO_SPEECH_PROBABILITY and result.scores[0] < NO_SPEECH_LOG_PROBABILITY:
+            return ""
+        text: str = self._tokenizer.decode(result.sequences_ids[0])
+        return text.strip()
+
+    def _encode(self, samples: Float32Audio) -> Float32Audio:
+        """Encoder states of the samples, float32, shape (1, one state per 20 ms, width)."""
+        features = self._model.feature_extractor(samples, padding=0)
+        whole = features.shape[-1] // _FRAMES_PER_STATE * _FRAMES_PER_STATE
+        return np.asarray(self._model.encode(features[:, :whole]), dtype=np.float32)

@@ -1,0 +1,65 @@
+"""The default stack: everything local, everything offline, every pool sized by the container's quota."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+
+from firstsound import prompt
+from firstsound.adapters import llama_server, models
+from firstsound.adapters.bm25_retriever import Bm25Retriever
+from firstsound.adapters.faster_whisper_recognizer import FasterWhisperRecognizer
+from firstsound.adapters.piper_synthesizer import PiperSynthesizer
+from firstsound.adapters.requantized import cache_folder, q4_0
+from firstsound.adapters.webrtcvad_endpointer import WebrtcvadEndpointer
+from firstsound.clock import MonotonicClock
+from firstsound.stages import Setup, Stack
+
+_PACKAGES = (
+    "ctranslate2",
+    "faster-whisper",
+    "llama-cpp-python",
+    "onnxruntime",
+    "piper-tts",
+    "rank-bm25",
+    "webrtcvad",
+)
+
+
+@contextmanager
+def stack(setup: Setup) -> Iterator[Stack]:
+    """Start the local stack and stop it in the end.
+
+    Raises:
+        FirstsoundError: a package or model is missing or altered, the corpus is empty, or the server does not come up.
+    """
+    whisper = [file.verified() for file in models.WHISPER_TINY_EN]
+    voice, voice_config = (file.verified() for file in models.JOE_MEDIUM)
+    llm = q4_0(models.SMOLLM2_135M_Q4_1, cache_folder(), setup.threads)
+    # One thread decodes as fast as two (a token is bound by memory), and leaves a core to the synthesizer.
+    threads = llama_server.ServerThreads(decode=1, prefill=setup.threads)
+    retriever = Bm25Retriever(setup.passages)
+    recognizer = FasterWhisperRecognizer(whisper[0].parent, setup.threads)
+    synthesizer = PiperSynthesizer(voice, voice_config, setup.threads)
+    files = [*whisper, voice, voice_config, llm]
+    with llama_server.running(
+        llm, threads, MonotonicClock(), warm_up=prompt.build("Ready?", setup.passages[:1])
+    ) as server:
+        yield Stack(
+            name="local",
+            new_endpointer=WebrtcvadEndpointer,
+            recognizer=recognizer,
+            retriever=retriever,
+            llm=server,
+            synthesizer=synthesizer,
+            pids=lambda: (server.pid,),
+            facts={
+                "models": {file.name: models.sha256_of(file) for file in files},
+                "threads": {
+                    "ctranslate2": recognizer.threads,
+                    "onnxruntime": synthesizer.threads,
+                    "llama_decode": threads.decode,
+                    "llama_prefill": threads.prefill,
+                },
+                "packages": {name: version(name) for name in _PACKAGES},
+            },
+        )

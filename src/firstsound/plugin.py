@@ -1,0 +1,320 @@
+"""The pytest plugin: options, one test item a budget line, and the gate that no line escapes.
+
+A test that asks for the fixture `budget_line` or `guard` is run once a line and wiring of budgets.yaml. The first of
+them runs the whole suite; the others read its results.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from firstsound import limits
+from firstsound.clock import MonotonicClock, utc_stamp
+from firstsound.errors import FirstsoundError
+
+if TYPE_CHECKING:
+    from firstsound.run import Progress
+    from firstsound.suite import Inputs, Results
+
+_FIXTURES = ("budget_line", "guard")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add firstsound's options."""
+    group = parser.getgroup("firstsound")
+    group.addoption(
+        "--stack",
+        default="firstsound.adapters.local:stack",
+        metavar="MODULE:FUNCTION",
+        help="the voice stack to measure: a context manager that takes a Setup and yields a Stack. "
+        "Default: the local one",
+    )
+    group.addoption("--budgets", type=Path, metavar="FILE", help="the budget. Default: budgets.yaml in the root folder")
+    group.addoption(
+        "--budget-profile", default="strict", metavar="NAME", help="the profile that says what binds. Default: strict"
+    )
+    group.addoption(
+        "--clips",
+        type=Path,
+        metavar="MANIFEST",
+        help="the manifest of the recordings. Default: fixtures/audio/manifest.yaml in the root folder",
+    )
+    group.addoption(
+        "--corpus",
+        type=Path,
+        metavar="FILE",
+        help="the passages to search. Default: fixtures/corpus/passages.jsonl in the root folder",
+    )
+    group.addoption(
+        "--rounds", type=int, default=3, metavar="N", help="measured rounds over all clips, after the warm-up. Default: 3"
+    )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_load_initial_conftests() -> None:
+    """Size the native thread pools before anything loads them: they read these variables once, on loading."""
+    limits.set_thread_variables(limits.read_limits().threads)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start the session's state."""
+    config.stash[_GATE] = _Gate(config)
+    config.pluginmanager.register(config.stash[_GATE], "firstsound-gate")
+
+
+class _ReplayTimer:
+    """A timer for pytest-benchmark under which a round takes what was measured for a sample."""
+
+    def __init__(self) -> None:
+        self._readings: Iterator[float] = iter(())
+
+    def load(self, durations_s: list[float]) -> None:
+        self._readings = iter([reading for duration in durations_s for reading in (0.0, duration)])
+
+    def __call__(self) -> float:
+        return next(self._readings)
+
+
+class _Gate:
+    """One session's run: what must be judged, what was, and what came of it."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._inputs: Inputs | None = None
+        self._results: Results | None = None
+        self._collected = False
+        self._judged: set[tuple[str, str]] = set()
+        self.missing: list[tuple[str, str]] = []
+        self.json_path: Path | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Where this run writes: beside the benchmark JSON."""
+        if self.json_path is None:
+            raise RuntimeError("nothing was collected that writes results")
+        return self.json_path.parent
+
+    def inputs(self) -> "Inputs":
+        """The input files, read once."""
+        if self._inputs is None:
+            # Here and not at the top: these modules load numpy, whose pool must find its size set.
+            from firstsound import suite  # noqa: PLC0415
+
+            option, root = self._config.getoption, self._config.rootpath
+            settings = suite.Settings(
+                stack=option("--stack"),
+                budgets=option("--budgets") or root / "budgets.yaml",
+                profile=option("--budget-profile"),
+                clips=option("--clips") or root / "fixtures/audio/manifest.yaml",
+                corpus=option("--corpus") or root / "fixtures/corpus/passages.jsonl",
+                rounds=option("--rounds"),
+            )
+            try:
+                self._inputs = suite.load(settings)
+            except FirstsoundError as e:
+                raise pytest.UsageError(str(e)) from e
+        return self._inputs
+
+    def results(self) -> "Results":
+        """The run's results; the first call runs it."""
+        if self._results is None:
+            from firstsound import suite  # noqa: PLC0415
+
+            capture = self._config.pluginmanager.getplugin("capturemanager")
+            try:
+                with capture.global_and_fixture_disabled(), _Teller() as tell:
+                    self._results = suite.execute(self.inputs(), MonotonicClock(), self.folder, tell)
+            except FirstsoundError as e:
+                # Every line would fail with the same words; once is enough.
+                pytest.exit(f"firstsound: {e}", returncode=pytest.ExitCode.TESTS_FAILED)
+        return self._results
+
+    def judge(self, what: tuple[str, str], faults: list[str]) -> None:
+        """Note that a line or guard was judged, and fail its test if it does not hold."""
+        self._judged.add(what)
+        if faults:
+            pytest.fail("\n".join(faults), pytrace=False)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Before anything is deselected: is this a run of the budget suite?"""
+        self._collected = any(name in getattr(item, "fixturenames", ()) for item in items for name in _FIXTURES)
+        if self._collected and not self._config.option.collectonly:
+            if self._config.option.benchmark_json is None:
+                self._config._benchmarksession.json = self._config.option.benchmark_json = (  # type: ignore[attr-defined] # noqa: SLF001 - it has no setter
+                    self._config.rootpath / "results" / utc_stamp() / "results.json"
+                )
+            self.json_path = Path(self._config.option.benchmark_json)
+            # What an earlier run left must not pass for this one's if this one breaks off.
+            self.json_path.unlink(missing_ok=True)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Fail the session if a line of the budget was not judged."""
+        if not self._collected or self._config.option.collectonly or hasattr(self._config, "workerinput"):
+            return
+        inputs = self.inputs()
+        self.missing = [what for what in inputs.lines() + inputs.guards() if what not in self._judged]
+        if self.missing and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print the report after everything else, so that it is what the reader sees."""
+        if self._results is not None:
+            from firstsound import report  # noqa: PLC0415
+
+            width = terminalreporter._tw.fullwidth  # noqa: SLF001 - the width that pytest itself writes to
+            terminalreporter.write_line("")
+            terminalreporter.write_line(report.terminal(self._results, width))
+            terminalreporter.write_line(f"Results: {self.folder}")
+            (self.folder / "summary.md").write_text(report.markdown(self._results), encoding="utf-8")
+        if self.missing:
+            told = ", ".join(f"{line} ({wiring})" for line, wiring in self.missing)
+            terminalreporter.write_line(
+                f"firstsound: FAILED: not judged: {told}. A budget is kept only if every line is judged: "
+                "run the whole suite, with benchmarks enabled, without -k, -n or node ids.",
+                red=True,
+            )
+
+    def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:
+        """Write what the figures were measured on into the benchmark JSON."""
+        if self._results is not None:
+            machine_info["firstsound"] = dict(self._results.facts)
+
+    def pytest_benchmark_update_json(self, output_json: dict[str, Any]) -> None:
+        """Write the guarded figures into the benchmark JSON."""
+        if self._results is not None:
+            from dataclasses import asdict  # noqa: PLC0415
+
+            output_json["firstsound"] = {"version": 1, "quality": [asdict(q) for q in self._results.quality]}
+
+
+_GATE = pytest.StashKey[_Gate]()
+
+
+class _Teller:
+    """Progress on the terminal: one line that is written over, or one line a round where there is no terminal."""
+
+    def __init__(self) -> None:
+        self._out = sys.stderr
+        self._rewrites = self._out.isatty()
+        self._round: int | None = None
+
+    def __enter__(self) -> "_Teller":
+        self._out.write("\nfirstsound: starting the stack\n")
+        self._out.flush()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._rewrites:
+            self._out.write("\r\x1b[K")
+            self._out.flush()
+
+    def __call__(self, progress: "Progress") -> None:
+        step = progress.step
+        round_ = "warm-up" if step.round < 0 else f"round {step.round + 1}"
+        left = "" if progress.left_s is None else f", {progress.left_s:.0f} s left"
+        text = f"firstsound: {round_}, {step.clip.query}, {step.wiring} ({progress.done + 1}/{progress.total}{left})"
+        if self._rewrites:
+            self._out.write(f"\r\x1b[K{text}")
+        elif step.round != self._round:
+            self._out.write(f"{text}\n")
+        self._round = step.round
+        self._out.flush()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that asks for `budget_line` or `guard` once for each of them."""
+    gate = metafunc.config.stash[_GATE]
+    if "budget_line" in metafunc.fixturenames:
+        lines = gate.inputs().lines()
+        metafunc.parametrize(
+            "budget_line",
+            [
+                pytest.param(
+                    f"{line}/{wiring}",
+                    id=f"stepped-{wiring}-{line}",
+                    marks=pytest.mark.benchmark(group=_group(line), timer=_ReplayTimer()),
+                )
+                for line, wiring in lines
+            ],
+            indirect=True,
+        )
+    if "guard" in metafunc.fixturenames:
+        metafunc.parametrize(
+            "guard",
+            [pytest.param(f"{guard}/{wiring}", id=f"stepped-{wiring}-{guard}") for guard, wiring in gate.inputs().guards()],
+            indirect=True,
+        )
+
+
+def _group(line: str) -> str:
+    from firstsound.budget import TIME_LINES  # noqa: PLC0415
+
+    clock = TIME_LINES.get(line)
+    return f"{line} (time a sample took)" if clock is None else f"{line} ({clock} clock)"
+
+
+@pytest.fixture
+def budget_line(request: pytest.FixtureRequest, benchmark: Any) -> "BudgetLine":  # noqa: ANN401 - untyped
+    """One line of the budget on one wiring; call its `check()`."""
+    line, _, wiring = request.param.partition("/")
+    return BudgetLine(request, benchmark, line, wiring)
+
+
+@pytest.fixture
+def guard(request: pytest.FixtureRequest) -> "Guard":
+    """One guard on one wiring; call its `check()`."""
+    name, _, wiring = request.param.partition("/")
+    return Guard(request, name, wiring)
+
+
+class BudgetLine:
+    """One line of the budget on one wiring."""
+
+    def __init__(self, request: pytest.FixtureRequest, benchmark: Any, line: str, wiring: str) -> None:  # noqa: ANN401
+        """Made by the fixture."""
+        self._gate = request.config.stash[_GATE]
+        self._node = request.node
+        self._benchmark = benchmark
+        self.line = line
+        self.wiring = wiring
+
+    def check(self) -> None:
+        """Put the line's samples into the benchmark table and JSON, and fail if the line does not hold."""
+        from firstsound import suite  # noqa: PLC0415
+
+        if self._benchmark.disabled:
+            pytest.fail(
+                "benchmarks are disabled (--benchmark-disable, or xdist's -n): a budget cannot be judged without them",
+                pytrace=False,
+            )
+        results = self._gate.results()
+        durations_s = suite.durations_s(results, self.line, self.wiring)
+        if durations_s:
+            self._node.get_closest_marker("benchmark").kwargs["timer"].load(durations_s)
+            self._benchmark.pedantic(lambda: None, rounds=len(durations_s))
+            self._benchmark.extra_info.update(suite.extra_info(results, self.line, self.wiring))
+        self._gate.judge((self.line, self.wiring), suite.faults(results, self.line, self.wiring))
+
+
+class Guard:
+    """One guard on one wiring."""
+
+    def __init__(self, request: pytest.FixtureRequest, name: str, wiring: str) -> None:
+        """Made by the fixture."""
+        self._gate = request.config.stash[_GATE]
+        self.name = name
+        self.wiring = wiring
+
+    def check(self) -> None:
+        """Fail if the guard does not hold in any round."""
+        from firstsound import quality  # noqa: PLC0415
+
+        results = self._gate.results()
+        rounds = [q for q in results.quality if q.wiring == self.wiring]
+        self._gate.judge((self.name, self.wiring), list(quality.faults(results.inputs.budget, self.name, rounds)))
