@@ -1,50 +1,63 @@
-# `make bench` and `make test` do their own set-up; the second time it is there already.
-SHELL := bash
-.SHELLFLAGS := -euo pipefail -c
-.DEFAULT_GOAL := help
-.DELETE_ON_ERROR:
-MAKEFLAGS += --no-print-directory
+# What must be there: Python >= 3.11, make, git and a C/C++ compiler. The rest is installed into .venv by the first
+# target that needs it; the second time that is a look at one stamp file.
 
 PYTHON ?= python3
 ARGS ?=
-BIN := .venv/bin
-READY := .venv/ready
-TESTS := tests/unit tests/properties tests/contract tests/plugin
 
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
 .PHONY: help setup bench test lint lock clean
 
-help: ## say what there is
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile
+STAMP := .venv/.installed
 
-setup: $(READY) ## make the virtual environment with all that the others need
+help: ## list the targets
+	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 8
+	@echo 'ARGS="..." is handed on, as in: make bench ARGS="--budget-profile=shared"'
 
-bench: $(READY) ## run the budget suite (options: make bench ARGS="--budget-profile=shared")
-	$(BIN)/pytest $(ARGS)
+setup: $(STAMP) ## install everything into .venv (the first time: about 10 minutes, most of it compiling llama.cpp)
 
-test: $(READY) ## run the tests of firstsound itself
-	$(BIN)/pytest $(TESTS) $(ARGS)
+bench: $(STAMP) ## run the budget suite; what it measured goes to results/<UTC time>/
+	@out="results/$$(date -u +%Y%m%dT%H%M%SZ)"; mkdir -p "$$out"; set -x; \
+	.venv/bin/pytest --benchmark-json="$$out/results.json" $(ARGS)
 
-lint: $(READY) ## check style and types
-	$(BIN)/ruff check
-	$(BIN)/ruff format --check
-	$(BIN)/mypy
+test: $(STAMP) ## run this project's own tests
+	.venv/bin/pytest tests/unit tests/properties tests/contract tests/plugin $(ARGS)
 
-lock: ## resolve the pinned versions anew (needs uv)
-	uv pip compile pyproject.toml --extra local --group test --group lint --universal --python-version 3.11 \
-		--generate-hashes --no-header --no-annotate --upgrade --quiet --output-file requirements.lock
+lint: $(STAMP) ## ruff and mypy
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+	.venv/bin/mypy
 
-clean: ## remove what was made, results too
-	rm -rf .venv results
+lock: ## make requirements.lock again from pyproject.toml; ARGS=--upgrade also takes newer releases
+	tool="$$(mktemp -d)"; trap 'rm -rf "$$tool"' EXIT; \
+	$(PYTHON) -m venv "$$tool"; "$$tool/bin/pip" install --quiet uv; \
+	"$$tool/bin/uv" pip compile pyproject.toml --extra local --group test --group lint \
+	    --universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command 'make lock' \
+	    --quiet --output-file requirements.lock $(ARGS)
 
-# The stamp is written last, so an interrupted installation is taken up again. pip is verbose because llama-cpp-python
-# compiles for minutes: its progress is shown, the rest goes to the log.
-$(READY): requirements.lock pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "firstsound needs Python 3.11 or newer; name one with: make PYTHON=python3.12")'
-	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@echo "Installing pinned packages; llama-cpp-python is compiled (about 10 minutes on two cores the first time)."
-	@$(BIN)/python -m pip install --verbose --require-hashes --no-deps -r requirements.lock 2>&1 | tee .venv/install.log \
-		| awk '/^ *\[[0-9]+\/[0-9]+\]/ { print "  compiling " $$1; fflush(); next } \
-			/^ *(Building wheel|Installing collected|Successfully built)/ { print substr($$0, 1, 100); fflush() }' \
-		|| { echo "The installation failed; the end of .venv/install.log:"; tail -n 40 .venv/install.log; exit 1; }
-	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
-	@touch $(READY)
+clean: ## remove .venv and what tools have left; results/ stays
+	rm -rf .venv .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache build src/*.egg-info
+	find conftest.py src tests fixtures -name __pycache__ -prune -exec rm -rf {} +
+
+# pip -v says what it fetches, and each command of the compilation; this keeps "Collecting numpy==2.4.6" and
+# "[12/193] ggml.c". The rest is for the log.
+PROGRESS := s/^(Collecting|Processing) ([^ ]+).*/\1 \2/p; \
+            s/^(Installing collected packages):.*/\1/p; \
+            s/^(Building wheels|ERROR).*/&/p; \
+            s|^ *(\[[0-9]+/[0-9]+\]) .* -c .*/([^/]+)$$|\1 \2|p
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer, please: PYTHON=...")'
+	@# A .venv without its stamp is what an interrupted install left.
+	@test -e $@ || rm -rf .venv
+	@rm -f $@
+	$(PYTHON) -m venv .venv
+	@# llama-cpp-python comes as source only.
+	@echo 'Installing requirements.lock; the first time, llama.cpp compiles for about 8 minutes on two cores.'
+	@CMAKE_BUILD_PARALLEL_LEVEL=$$(nproc) .venv/bin/python -m pip install -v --disable-pip-version-check \
+	    --progress-bar off --require-hashes --no-deps -r requirements.lock 2>&1 \
+	    | tee .venv/install.log | sed -unE '$(PROGRESS)' \
+	    || { tail -n 60 .venv/install.log; echo 'The whole log: .venv/install.log'; exit 1; } >&2
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-index -e .
+	@touch $@

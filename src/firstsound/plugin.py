@@ -5,6 +5,7 @@ them runs the whole suite; the others read its results.
 """
 
 import sys
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -115,7 +116,8 @@ class _Gate:
             try:
                 self._inputs = suite.load(settings)
             except FirstsoundError as e:
-                raise pytest.UsageError(str(e)) from e
+                # This error is told in its own words; any other in a traceback through pytest.
+                raise pytest.Collector.CollectError(f"firstsound: {e}") from e
         return self._inputs
 
     def results(self) -> "Results":
@@ -130,6 +132,11 @@ class _Gate:
             except FirstsoundError as e:
                 # Every line would fail with the same words; once is enough.
                 pytest.exit(f"firstsound: {e}", returncode=pytest.ExitCode.TESTS_FAILED)
+            except Exception as e:  # noqa: BLE001 - a stack is anybody's code
+                traceback.print_exc()
+                pytest.exit(
+                    f"firstsound: the run broke off: {type(e).__name__}: {e}", returncode=pytest.ExitCode.TESTS_FAILED
+                )
         return self._results
 
     def judge(self, what: tuple[str, str], faults: list[str]) -> None:

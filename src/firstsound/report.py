@@ -1,6 +1,7 @@
 """What a run tells its reader: the budget table, both wirings side by side, two waterfalls, what to shorten first."""
 
 import io
+import os
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -91,7 +92,8 @@ def _memory(results: Results) -> list[str]:
     if verdict is None:
         return ["memory: NOT MEASURED"]
     headroom = verdict.limit - results.peak_bytes
-    python, *servers = results.peaks_bytes.values()
+    python = results.peaks_bytes[os.getpid()]
+    servers = [peak for pid, peak in results.peaks_bytes.items() if pid != os.getpid()]
     lines = [
         f"memory: p50 {verdict.p50 / _MIB:.0f} MiB, p95 {verdict.p95 / _MIB:.0f} MiB (PSS, rank {verdict.p95_rank} of "
         f"n={verdict.n}), limit {verdict.limit / _MIB:.0f} MiB: {_word(verdict)}",

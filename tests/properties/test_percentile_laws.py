@@ -25,6 +25,12 @@ def test_a_percentile_is_what_the_definition_says(values: list[float], p: int) -
     assert nearest_rank(values, p) == naive(values, p)
 
 
+@given(percents, st.integers(1, 10**30))
+def test_the_rank_is_exact_however_many_samples_there_are(p: int, n: int) -> None:
+    r = rank(p, n)
+    assert (r - 1) * 100 < p * n <= r * 100
+
+
 @given(samples, percents)
 def test_a_percentile_is_a_member_of_its_sample(values: list[float], p: int) -> None:
     assert nearest_rank(values, p) in values
@@ -72,6 +78,8 @@ def test_no_sample_is_refused(p: int) -> None:
 
 
 @given(samples, st.integers(max_value=0) | st.integers(min_value=101))
+@example([1.0], 0)
+@example([1.0], 101)
 def test_a_percent_outside_1_to_100_is_refused(values: list[float], p: int) -> None:
     with pytest.raises(ValueError, match="from 1 to 100"):
         nearest_rank(values, p)

@@ -1,8 +1,9 @@
 """Recognition by Whisper tiny.en on CTranslate2 (faster-whisper), encoding only the frames at hand.
 
 `WhisperModel.transcribe` pads every clip to 30 s and encodes all of it. Here the clip's own frames are encoded, and the
-rest of the 30 s is filled with encoder states of silence that were computed once. Without that filling the decoder does
-not see where speech ends and says the sentence again.
+encoder states of the window's silent end, computed once, stand behind them. Without those the decoder does not see that
+speech is over and says the sentence again (over 24 human recordings: a word error rate of 0.84 without, 0.07 with them
+or with the whole 30 s).
 """
 
 from pathlib import Path
@@ -32,6 +33,8 @@ NO_SPEECH_LOG_PROBABILITY = -1.0
 
 _FRAMES_PER_STATE = 2
 _TAIL_S = 0.2
+_END_STATES = 100
+"""The last 2 s of the window; with more of them the decoder attends to more, at 4 ms a token for all 1,500."""
 
 
 class FasterWhisperRecognizer:
@@ -50,7 +53,7 @@ class FasterWhisperRecognizer:
         self._tokenizer = Tokenizer(self._model.hf_tokenizer, False)  # noqa: FBT003 - not multilingual
         self._prompt = [*self._tokenizer.sot_sequence, self._tokenizer.no_timestamps]
         silence = np.zeros(WINDOW_S * SAMPLE_RATE_HZ, dtype=np.float32)
-        self._silence_states = self._encode(silence)
+        self._window_end = self._encode(silence)[:, -_END_STATES:]
 
     def transcribe(self, samples: Float32Audio) -> str:
         """The text of 16 kHz mono float32 samples, shape (n,); "" where the model hears no speech.
@@ -64,10 +67,10 @@ class FasterWhisperRecognizer:
         if duration_s + _TAIL_S > WINDOW_S:
             raise StageError(f"the utterance lasts {duration_s:.1f} s; Whisper takes {WINDOW_S} s at most")
         states = self._encode(np.pad(samples, (0, round(_TAIL_S * SAMPLE_RATE_HZ))))
-        filled = np.concatenate([states, self._silence_states[:, states.shape[1] :]], axis=1)
+        ended = np.concatenate([states, self._window_end], axis=1)
         most_tokens = TOKENS_AT_LEAST + round(duration_s * TOKENS_PER_S)
         result = self._model.model.generate(
-            ctranslate2.StorageView.from_array(np.ascontiguousarray(filled)),
+            ctranslate2.StorageView.from_array(np.ascontiguousarray(ended)),
             [self._prompt],
             beam_size=1,
             max_length=len(self._prompt) + most_tokens,

@@ -28,6 +28,8 @@ from firstsound.stages import Delta, Finish, Prompt
 
 HOST = "127.0.0.1"
 CONTEXT_TOKENS = 1024
+BATCH_TOKENS = 256
+"""More than a prompt is long; the server keeps this many rows of logits, 192 KiB each."""
 MAX_ANSWER_TOKENS = 40
 START_TIMEOUT_S = 60.0
 READ_TIMEOUT_S = 20.0
@@ -175,6 +177,7 @@ def running(
         "host": HOST,
         "port": port,
         "n_ctx": CONTEXT_TOKENS,
+        "n_batch": BATCH_TOKENS,
         "n_threads": threads.decode,
         "n_threads_batch": threads.prefill,
         "interrupt_requests": False,  # on, any second request ends a stream as if it were complete

@@ -1,0 +1,190 @@
+"""The suite as a user runs it: pytest, over a stack of ten lines from outside the package."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import samples
+
+import firstsound.report  # noqa: F401 - loaded here once: pytester forgets what its runs import
+from firstsound.turn import from_json
+
+# pytest-benchmark says so where a run broke off before anything was measured.
+pytestmark = pytest.mark.filterwarnings("ignore:Not saving anything")
+
+ROOT = Path(__file__).parents[2]
+
+STACK = """
+from contextlib import contextmanager
+from firstsound.adapters.fake import *
+from firstsound.stages import Stack
+
+@contextmanager
+def build(setup):
+    yield Stack("mine", FakeEndpointer, FakeRecognizer("how do I brew coffee", Delay({final_ms})),
+                FakeRetriever(setup.passages), FakeLanguageModel(["Brew it", " with hot", " water."]), FakeSynthesizer())
+"""
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester) -> pytest.Pytester:
+    """Somebody's repository: their clips, their corpus, the two test functions, the budget."""
+    shutil.copy(ROOT / "tests/budgets/test_budgets.py", pytester.path)
+    shutil.copy(ROOT / "budgets.yaml", pytester.path)
+    audio = pytester.path / "fixtures/audio"
+    audio.mkdir(parents=True)
+    samples.write_manifest(audio, *(samples.write_clip(audio, f"q{i}.wav") for i in range(4)))
+    corpus = pytester.path / "fixtures/corpus"
+    corpus.mkdir()
+    rows = [json.dumps({"id": p.id, "text": p.text}) for p in samples.PASSAGES]
+    (corpus / "passages.jsonl").write_text("\n".join(rows))
+    pytester.makepyfile(mystack=STACK.format(final_ms=0))
+    return pytester
+
+
+def run(project: pytest.Pytester, *args: str) -> pytest.RunResult:
+    # In this process, where everything is loaded; xdist starts its own.
+    return project.runpytest_inprocess(
+        "-p", "no:cacheprovider", "--stack", "mystack:build", "--rounds", "2", "--benchmark-json=out/r.json", *args
+    )
+
+
+def test_a_stack_within_its_budget_passes(project: pytest.Pytester) -> None:
+    result = run(project)
+    assert result.ret == 0
+    result.assert_outcomes(passed=21)
+    result.stdout.fnmatch_lines(["*serial: n=8, p95 is rank 8, the slowest turn*", "*Shorten first: endpoint*"])
+
+
+def test_a_stack_over_its_budget_fails_and_names_the_line(project: pytest.Pytester) -> None:
+    project.makepyfile(mystack=STACK.format(final_ms=200))
+    result = run(project)
+    assert result.ret == 1
+    result.assert_outcomes(passed=20, failed=1)
+    result.stdout.fnmatch_lines(
+        ["final, overlapped: p50 (rank 4 of n=8) is 20?.? ms, above the limit of 150 ms", "  slowest: q?, round ?*"]
+    )
+    result.stdout.fnmatch_lines(["*Shorten first: final*"])
+
+
+def test_the_shared_profile_reports_p95_and_binds_p50(project: pytest.Pytester) -> None:
+    project.makepyfile(
+        mystack=STACK.format(final_ms=0)
+        + "import itertools\nclass Rare(Delay):\n    def wait(self):\n        self.ms = next(TURNS)\n        super().wait()\n"
+        "TURNS = itertools.cycle([0, 0, 0, 0, 0, 0, 200, 200])\n".replace("Delay", "Delay")
+    )
+    stack = (project.path / "mystack.py").read_text().replace("Delay(0)", "Rare()")
+    (project.path / "mystack.py").write_text(stack)
+    assert run(project, "--budget-profile=strict").ret == 1
+    assert run(project, "--budget-profile=shared").ret == 0
+
+
+def test_what_is_written_agrees_with_itself(project: pytest.Pytester) -> None:
+    assert run(project).ret == 0
+    out = project.path / "out"
+    document = json.loads((out / "r.json").read_text(), parse_constant=pytest.fail)
+    turns = [from_json(line) for line in (out / "turns.jsonl").read_text().splitlines()]
+    assert len(turns) == 4 * 3 * 2
+    assert sum(turn.round == -1 for turn in turns) == 8
+    lines = {(b["extra_info"]["budget"], b["extra_info"]["wiring"]): b for b in document["benchmarks"]}
+    assert len(lines) == 13
+    final = lines["final", "overlapped"]
+    assert final["extra_info"]["n"] == 8
+    assert sorted(final["stats"]["data"]) == pytest.approx(
+        sorted(t.wall.final.ns / 1e9 for t in turns if t.wall.final and t.round >= 0 and t.wiring == "overlapped")
+    )
+    assert document["machine_info"]["firstsound"]["stack"] == "mine"
+    assert {p.name for p in (out / "traces").iterdir()} == {
+        f"q{i}-{wiring}.json" for i in range(4) for wiring in ("serial", "overlapped")
+    }
+    assert "| final | wall | 150 |" in (out / "summary.md").read_text()
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("-k", "not final"),
+        ("--deselect", "test_budgets.py::test_budget[stepped-overlapped-final]"),
+        ("test_budgets.py::test_budget[stepped-overlapped-endpoint]",),
+        ("--benchmark-skip",),
+    ],
+)
+def test_a_line_that_is_not_judged_fails_the_run(project: pytest.Pytester, args: tuple[str, ...]) -> None:
+    result = run(project, *args)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["firstsound: FAILED: not judged: *final (overlapped)*"])
+
+
+@pytest.mark.parametrize("args", [("--benchmark-disable",), ("-n", "2")])
+def test_disabled_benchmarks_fail_the_run(project: pytest.Pytester, args: tuple[str, ...]) -> None:
+    result = run(project, *args)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*benchmarks are disabled*a budget cannot be judged*"])
+
+
+def test_a_failed_turn_fails_every_line_of_its_wiring_and_is_told(project: pytest.Pytester) -> None:
+    stack = STACK.format(final_ms=0) + "    # "
+    stack = stack.replace("FakeSynthesizer())", "Mute())") + (
+        "\nclass Mute(FakeSynthesizer):\n    said = 0\n    def synthesize(self, text):\n        Mute.said += 1\n"
+        "        yield from () if Mute.said == 20 else super().synthesize(text)\n"
+    )
+    project.makepyfile(mystack=stack)
+    result = run(project)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*1 of 8 turns failed:*", "*synthesizer: no sound for*", "*FAILED q?, round *no sound*"])
+    turns = [from_json(line) for line in (project.path / "out/turns.jsonl").read_text().splitlines()]
+    assert sum(turn.error is not None for turn in turns) == 1
+
+
+def test_a_slow_serial_wiring_is_only_reported(project: pytest.Pytester) -> None:
+    stack = STACK.format(final_ms=0).replace("FakeSynthesizer()", "Wordy()") + (
+        "\nclass Wordy(FakeSynthesizer):\n    def synthesize(self, text):\n"
+        "        self.delay.ms = 700 if len(text.split()) > 4 else 0\n        yield from super().synthesize(text)\n"
+    )
+    project.makepyfile(mystack=stack)
+    result = run(project)
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*first_sound*over (reported)*within*"])
+
+
+@pytest.mark.parametrize(
+    ("break_it", "told"),
+    [
+        (lambda p: (p / "budgets.yaml").unlink(), "*budgets.yaml: no such file*"),
+        (lambda p: (p / "budgets.yaml").write_text(""), "*budgets.yaml: the file is empty*"),
+        (lambda p: (p / "fixtures/corpus/passages.jsonl").write_text("\n"), "*the corpus is empty*"),
+        (lambda p: (p / "fixtures/audio/q1.wav").unlink(), "*q1.wav: the manifest names this recording*"),
+        (lambda p: (p / "fixtures/audio/q1.wav").write_text("hello"), "*q1.wav: the manifest says sha256*"),
+        (lambda p: (p / "mystack.py").write_text("def build(: pass"), "*--stack mystack:build: cannot be loaded*"),
+    ],
+)
+def test_bad_input_is_one_message_and_a_failed_run(project: pytest.Pytester, break_it, told: str) -> None:  # type: ignore[no-untyped-def] # noqa: ANN001
+    break_it(project.path)
+    result = run(project)
+    assert result.ret != 0
+    result.stdout.fnmatch_lines([told])
+    result.stdout.no_fnmatch_line("Traceback*")
+
+
+def test_unknown_profile_and_stack_are_told(project: pytest.Pytester) -> None:
+    result = run(project, "--budget-profile=nope")
+    assert result.ret != 0
+    result.stdout.fnmatch_lines(["*no profile 'nope' in the budget; it has shared, strict*"])
+
+
+def test_an_old_result_does_not_pass_for_a_new_one(project: pytest.Pytester) -> None:
+    out = project.path / "out"
+    out.mkdir()
+    (out / "r.json").write_text("old")
+    project.makepyfile(mystack="raise RuntimeError('x')")
+    assert run(project).ret != 0
+    assert not (out / "r.json").exists()
+
+
+def test_a_pytest_run_without_budgets_is_left_alone(project: pytest.Pytester) -> None:
+    (project.path / "test_budgets.py").unlink()
+    project.makepyfile(test_other="def test_it(): pass")
+    result = run(project)
+    assert result.ret == 0
+    assert not (project.path / "out").exists()
