@@ -4,6 +4,7 @@ import io
 import os
 from collections.abc import Sequence
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -99,11 +100,7 @@ def _memory(results: Results) -> list[str]:
         f"n={verdict.n}), limit {verdict.limit / _MIB:.0f} MiB: {_word(verdict)}",
         f"  peaks (VmHWM): Python {python / _MIB:.0f} MiB, servers {sum(servers) / _MIB:.0f} MiB, together at most "
         f"{results.peak_bytes / _MIB:.0f} MiB; {headroom / _MIB:.0f} MiB are left: "
-        + (
-            f"room for {headroom // max(sum(servers), 1)} more language model servers of this size"
-            if servers and headroom > sum(servers)
-            else "no room for another language model server of this size"
-        ),
+        + _room(headroom, sum(servers)),
     ]
     if (c := results.container) is not None:
         limit = "none" if c.limit_bytes is None else f"{c.limit_bytes / BYTES_PER_GIB:.1f} GiB"
@@ -112,6 +109,14 @@ def _memory(results: Results) -> list[str]:
             f"that can be reclaimed; its own limit: {limit}; OOM kills: {c.oom_kills}"
         )
     return lines
+
+
+def _room(headroom_bytes: float, server_bytes: int) -> str:
+    """Whether one more model of this size would fit."""
+    if not server_bytes:
+        return "no server was measured"
+    more = int(headroom_bytes // server_bytes)
+    return f"room for {more} more servers of this size" if more > 0 else "no room for another server of this size"
 
 
 def _quality(results: Results) -> list[str]:
@@ -184,9 +189,10 @@ def _bars(turn: Turn, scale_ns: int) -> list[str]:
 def terminal(results: Results, width: int) -> str:
     """The report as text of at most `width` columns, where the table allows."""
     header, rows = _rows(results)
-    table = Table(title="firstsound: the silence before the answer, in ms", title_justify="left")
+    title = "firstsound: the silence before the answer, in ms"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for i, name in enumerate(header):
-        table.add_column(name, justify="left" if i < 2 or name == "verdict" else "right", no_wrap=True)  # noqa: PLR2004
+        table.add_column(name.replace(" ", "\n"), justify="left" if i < 2 or name == "verdict" else "right", no_wrap=True)  # noqa: PLR2004
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     out = io.StringIO()

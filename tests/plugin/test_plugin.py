@@ -145,7 +145,7 @@ def test_a_slow_serial_wiring_is_only_reported(project: pytest.Pytester) -> None
     project.makepyfile(mystack=stack)
     result = run(project)
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["*first_sound*over (reported)*within*"])
+    result.stdout.fnmatch_lines(["*first_sound *over (reported)*within*"])
 
 
 @pytest.mark.parametrize(
