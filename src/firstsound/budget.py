@@ -190,7 +190,9 @@ class Verdict:
         return min(self.limit - self.p50, self.p95_limit - self.p95)
 
 
-def judge(budget: Budget, profile: Profile, line: str, wiring: Wiring | Literal["all"], values: Sequence[float]) -> Verdict:
+def judge(
+    budget: Budget, profile: Profile, line: str, wiring: Wiring | Literal["all"], values: Sequence[float]
+) -> Verdict:
     """Hold the values of one line and wiring (ms, or bytes for memory) against the budget.
 
     Memory binds whatever the profile says: a neighbour's load cannot make a process larger.

@@ -50,7 +50,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="the passages to search. Default: fixtures/corpus/passages.jsonl in the root folder",
     )
     group.addoption(
-        "--rounds", type=int, default=3, metavar="N", help="measured rounds over all clips, after the warm-up. Default: 3"
+        "--rounds",
+        type=int,
+        default=3,
+        metavar="N",
+        help="measured rounds over all clips, after the warm-up. Default: 3",
     )
 
 
@@ -254,7 +258,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "guard" in metafunc.fixturenames:
         metafunc.parametrize(
             "guard",
-            [pytest.param(f"{guard}/{wiring}", id=f"stepped-{wiring}-{guard}") for guard, wiring in gate.inputs().guards()],
+            [
+                pytest.param(f"{guard}/{wiring}", id=f"stepped-{wiring}-{guard}")
+                for guard, wiring in gate.inputs().guards()
+            ],
             indirect=True,
         )
 

@@ -99,8 +99,7 @@ def _memory(results: Results) -> list[str]:
         f"memory: p50 {verdict.p50 / _MIB:.0f} MiB, p95 {verdict.p95 / _MIB:.0f} MiB (PSS, rank {verdict.p95_rank} of "
         f"n={verdict.n}), limit {verdict.limit / _MIB:.0f} MiB: {_word(verdict)}",
         f"  peaks (VmHWM): Python {python / _MIB:.0f} MiB, servers {sum(servers) / _MIB:.0f} MiB, together at most "
-        f"{results.peak_bytes / _MIB:.0f} MiB; {headroom / _MIB:.0f} MiB are left: "
-        + _room(headroom, sum(servers)),
+        f"{results.peak_bytes / _MIB:.0f} MiB; {headroom / _MIB:.0f} MiB are left: " + _room(headroom, sum(servers)),
     ]
     if (c := results.container) is not None:
         limit = "none" if c.limit_bytes is None else f"{c.limit_bytes / BYTES_PER_GIB:.1f} GiB"
@@ -147,11 +146,11 @@ def _shorten(results: Results) -> str:
     if over:
         worst = max(over, key=lambda v: max(e.observed / e.limit for e in v.exceeded))
         e = max(worst.exceeded, key=lambda e: e.observed / e.limit)
-        return (
-            f"Shorten first: {worst.line} ({wiring}): p{e.percentile} {e.observed:.0f} ms against {e.limit:.0f} ms."
-        )
+        return f"Shorten first: {worst.line} ({wiring}): p{e.percentile} {e.observed:.0f} ms against {e.limit:.0f} ms."
     longest = max(verdicts, key=lambda v: v.p50)
-    text = f"All stages keep their limits. Shorten first: {longest.line} ({wiring}), the longest with {longest.p50:.0f} ms"
+    text = (
+        f"All stages keep their limits. Shorten first: {longest.line} ({wiring}), the longest with {longest.p50:.0f} ms"
+    )
     wall = max((v for v in verdicts if TIME_LINES[v.line] == "wall"), key=lambda v: v.p50, default=longest)
     return text + ("." if wall is longest else f"; after the endpoint: {wall.line} with {wall.p50:.0f} ms.")
 
@@ -192,7 +191,9 @@ def terminal(results: Results, width: int) -> str:
     title = "firstsound: the silence before the answer, in ms"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for i, name in enumerate(header):
-        table.add_column(name.replace(" ", "\n"), justify="left" if i < 2 or name == "verdict" else "right", no_wrap=True)  # noqa: PLR2004
+        table.add_column(
+            name.replace(" ", "\n"), justify="left" if i < 2 or name == "verdict" else "right", no_wrap=True
+        )
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     out = io.StringIO()

@@ -35,12 +35,13 @@ class Progress:
 def schedule(clips: Sequence[Clip], wirings: Sequence[Wiring], rounds: int) -> Iterator[Step]:
     """The steps of a run in their order: the warm-up, then `rounds` rounds, the wirings taking turns.
 
-    Each wiring goes through the clips from another place, so that no prompt follows its own like and finds it cached.
+    Each wiring goes through the clips from another place, so that (from three clips on) no prompt follows its own
+    like and finds it cached.
     """
     for round_ in range(WARM_UP_ROUND, rounds):
         for i in range(len(clips)):
             for w, wiring in enumerate(wirings):
-                yield Step(round_, wiring, clips[(i + w * len(clips) // len(wirings)) % len(clips)])
+                yield Step(round_, wiring, clips[(i - w * len(clips) // len(wirings)) % len(clips)])
 
 
 def execute(

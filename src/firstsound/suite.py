@@ -275,7 +275,9 @@ def faults(results: Results, line: str, wiring: str) -> list[str]:
     found: list[str] = []
     if line == MEMORY_LINE:
         if results.lost_pids:
-            found.append(f"memory: processes {list(results.lost_pids)} ended during the run: their memory is not counted")
+            found.append(
+                f"memory: processes {list(results.lost_pids)} ended during the run: their memory is not counted"
+            )
         limit = results.inputs.budget.limits(line)[0]
         if results.peak_bytes > limit:
             found.append(f"memory: the peaks add up to {results.peak_bytes} bytes, above {limit:.0f}")

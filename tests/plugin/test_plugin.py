@@ -132,7 +132,9 @@ def test_a_failed_turn_fails_every_line_of_its_wiring_and_is_told(project: pytes
     project.makepyfile(mystack=stack)
     result = run(project)
     assert result.ret == 1
-    result.stdout.fnmatch_lines(["*1 of 8 turns failed:*", "*synthesizer: no sound for*", "*FAILED q?, round *no sound*"])
+    result.stdout.fnmatch_lines(
+        ["*1 of 8 turns failed:*", "*synthesizer: no sound for*", "*FAILED q?, round *no sound*"]
+    )
     turns = [from_json(line) for line in (project.path / "out/turns.jsonl").read_text().splitlines()]
     assert sum(turn.error is not None for turn in turns) == 1
 

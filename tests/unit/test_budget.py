@@ -109,7 +109,12 @@ SLOW_P95 = [100.0] * 18 + [500.0] * 2
     ],
 )
 def test_a_verdict_binds_what_the_profile_and_the_wiring_say(
-    tmp_path: Path, profile: budget.Profile, wiring: budget.Wiring, values: list[float], exceeded: list[int], breaks: list[int]
+    tmp_path: Path,
+    profile: budget.Profile,
+    wiring: budget.Wiring,
+    values: list[float],
+    exceeded: list[int],
+    breaks: list[int],
 ) -> None:
     verdict = budget.judge(load(tmp_path, MINIMAL), profile, "final", wiring, values)
     assert [e.percentile for e in verdict.exceeded] == exceeded
@@ -120,7 +125,10 @@ def test_a_verdict_binds_what_the_profile_and_the_wiring_say(
 
 def test_memory_binds_in_every_profile(tmp_path: Path) -> None:
     over = [3.0 * 2**30] * 20
-    assert [e.percentile for e in budget.judge(load(tmp_path, MINIMAL), SHARED, "memory", "all", over).breaks] == [50, 95]
+    assert [e.percentile for e in budget.judge(load(tmp_path, MINIMAL), SHARED, "memory", "all", over).breaks] == [
+        50,
+        95,
+    ]
 
 
 def test_the_margin_is_what_is_left_of_the_tighter_limit(tmp_path: Path) -> None:

@@ -1,0 +1,164 @@
+"""What every stage promises, kept by each backend and each fake."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+import samples
+
+from firstsound import corpus, limits, manifest, prompt
+from firstsound.adapters import local
+from firstsound.clock import AudioTime, MonotonicClock
+from firstsound.errors import StageError
+from firstsound.manifest import Clip
+from firstsound.stages import AudioChunk, Delta, Finish, Passage, Setup, Stack
+from firstsound.wiring import run_turn
+
+ROOT = Path(__file__).parents[2]
+real = pytest.mark.real
+
+
+@pytest.fixture(scope="module")
+def local_stack() -> Iterator[Stack]:
+    passages = corpus.load(ROOT / "fixtures/corpus/passages.jsonl")
+    with local.stack(Setup(passages, limits.read_limits().threads)) as stack:
+        yield stack
+
+
+@pytest.fixture(scope="module", params=["fake", pytest.param("local", marks=real)])
+def stack(request: pytest.FixtureRequest) -> Stack:
+    return samples.stack() if request.param == "fake" else request.getfixturevalue("local_stack")
+
+
+@pytest.fixture(scope="module")
+def clips() -> list[Clip]:
+    return manifest.load(ROOT / "fixtures/audio/manifest.yaml")
+
+
+def endpoint_of(stack: Stack, clip: Clip) -> int | None:
+    from firstsound.audio import to_int16  # noqa: PLC0415
+
+    endpointer, pcm = stack.new_endpointer(), to_int16(clip.samples)
+    size = endpointer.frame_samples
+    for start in range(0, len(pcm) - size + 1, size):
+        if endpointer.is_endpoint(pcm[start : start + size]):
+            return start + size
+    return None
+
+
+def test_an_endpointer_decides_after_speech_and_a_new_one_has_forgotten_the_clip_before(
+    stack: Stack, clips: list[Clip]
+) -> None:
+    a, b = clips[0], clips[4]
+    first = [endpoint_of(stack, a), endpoint_of(stack, b)]
+    assert [endpoint_of(stack, b), endpoint_of(stack, a)] == first[::-1]
+    assert all(
+        AudioTime.from_samples(end or 0, 16_000) > clip.speech_end for end, clip in zip(first, (a, b), strict=True)
+    )
+
+
+def test_an_endpointer_hears_no_end_where_nobody_speaks(stack: Stack) -> None:
+    silence = Clip("silence", np.zeros(48_000, dtype=np.float32), "-", AudioTime(0), None, "")
+    assert endpoint_of(stack, silence) is None
+
+
+def test_a_recognizer_hears_words_in_speech_and_none_in_silence(stack: Stack, clips: list[Clip]) -> None:
+    assert stack.recognizer.transcribe(clips[0].samples).strip()
+    assert stack.recognizer.transcribe(np.zeros(16_000, dtype=np.float32)) == ""
+
+
+def test_a_retriever_gives_at_most_k_best_first_and_nothing_for_strange_words(stack: Stack) -> None:
+    one, two = stack.retriever.search("brew hot milk", 1), stack.retriever.search("brew hot milk", 2)
+    assert len(one) == 1
+    assert list(two)[:1] == list(one)
+    assert list(stack.retriever.search("xyzzy qwrtz", 3)) == []
+    assert list(stack.retriever.search("", 3)) == []
+
+
+def test_a_language_model_streams_deltas_and_ends_with_one_finish(stack: Stack) -> None:
+    asked = prompt.build("Why is milk white?", [Passage("p", "Milk is white because of its fat.")])
+    *deltas, finish = stack.llm.reply(asked)
+    assert isinstance(finish, Finish)
+    assert deltas
+    assert all(isinstance(delta, Delta) for delta in deltas)
+    assert "".join(d.text for d in deltas if isinstance(d, Delta)).strip()
+
+
+def test_a_synthesizer_speaks_and_is_silent_where_there_is_nothing_to_say(stack: Stack) -> None:
+    chunks = list(stack.synthesizer.synthesize("Brew it hot."))
+    assert all(isinstance(chunk, AudioChunk) for chunk in chunks)
+    assert sum(len(chunk.samples) / chunk.rate_hz for chunk in chunks) > 0.1
+    for nothing in ("", " ", "..."):
+        assert list(stack.synthesizer.synthesize(nothing)) == []
+
+
+@real
+def test_every_last_word_of_the_clips_is_heard(local_stack: Stack, clips: list[Clip]) -> None:
+    def last_word(text: str) -> str:
+        return text.rstrip(".?!").split()[-1].lower()
+
+    heard = [local_stack.recognizer.transcribe(clip.samples[: endpoint_of(local_stack, clip)]) for clip in clips]
+    missed = [
+        (clip.query, text) for clip, text in zip(clips, heard, strict=True) if last_word(text) != last_word(clip.text)
+    ]
+    assert len(missed) <= 1, missed
+
+
+@real
+def test_a_recognizer_refuses_what_would_give_gibberish(local_stack: Stack) -> None:
+    with pytest.raises(StageError, match="float32"):
+        local_stack.recognizer.transcribe(np.zeros(16_000))  # type: ignore[arg-type]
+    with pytest.raises(StageError, match=r"lasts 31.0 s"):
+        local_stack.recognizer.transcribe(np.zeros(31 * 16_000, dtype=np.float32))
+
+
+@real
+def test_the_second_prompt_reuses_the_fixed_part_and_a_repeated_one_all(local_stack: Stack) -> None:
+    def finish(question: str) -> Finish:
+        asked = prompt.build(question, [Passage("p", f"A note about {question}")])
+        return next(event for event in local_stack.llm.reply(asked) if isinstance(event, Finish))
+
+    finish("milk")
+    other, again = finish("water"), finish("water")
+    assert 10 < other.cached_tokens < other.prompt_tokens - 1
+    assert again.prompt_tokens - again.cached_tokens <= 1
+
+
+@real
+def test_every_pool_follows_the_quota(local_stack: Stack) -> None:
+    allowed = limits.read_limits().threads
+    assert all(1 <= threads <= allowed for threads in local_stack.facts["threads"].values())
+    (server,) = local_stack.pids()
+    command = psutil.Process(server).cmdline()
+    assert command[command.index("--n_threads_batch") + 1] == str(allowed)
+    assert int(command[command.index("--n_threads") + 1]) <= allowed
+
+
+@real
+def test_the_server_listens_on_loopback_only_and_wants_its_key(local_stack: Stack) -> None:
+    import httpx  # noqa: PLC0415
+
+    (server,) = local_stack.pids()
+    (listening,) = [c for c in psutil.Process(server).net_connections() if c.status == psutil.CONN_LISTEN]
+    assert listening.laddr.ip == "127.0.0.1"
+    with httpx.Client(trust_env=False) as client:
+        assert client.get(f"http://127.0.0.1:{listening.laddr.port}/v1/models").status_code == httpx.codes.UNAUTHORIZED
+
+
+@real
+def test_a_server_that_is_killed_fails_the_turn_by_name_and_nothing_is_left(clips: list[Clip]) -> None:
+    passages = corpus.load(ROOT / "fixtures/corpus/passages.jsonl")
+    with local.stack(Setup(passages, limits.read_limits().threads)) as stack:
+        (server,) = stack.pids()
+        assert run_turn(stack, clips[0], 0, "overlapped", MonotonicClock()).error is None
+        os.kill(server, signal.SIGKILL)
+        turn = run_turn(stack, clips[1], 0, "overlapped", MonotonicClock())
+    assert turn.error is not None
+    assert turn.error.startswith("llm: ")
+    assert "signal 9 (SIGKILL" in turn.error
+    assert turn.transcript
+    assert not psutil.pid_exists(server)

@@ -1,0 +1,237 @@
+"""What a turn records, serial and overlapped, and how each stage's failure is told."""
+
+import threading
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+import samples
+
+from firstsound import wiring
+from firstsound.adapters.fake import (
+    Delay,
+    FakeEndpointer,
+    FakeLanguageModel,
+    FakeRecognizer,
+    FakeRetriever,
+    FakeSynthesizer,
+)
+from firstsound.clock import NS_PER_MS, AudioTime, MonotonicClock
+from firstsound.stages import AudioChunk, Delta, Finish, Stack
+from firstsound.turn import WIRINGS, Turn, Wiring, first_sound_parts_ns, stages_ns
+from firstsound.wiring import run_turn
+
+
+def run(stack: Stack, kind: Wiring = "overlapped", **clip: float) -> Turn:
+    return run_turn(stack, samples.clip(**clip), 0, kind, MonotonicClock())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", WIRINGS)
+def test_a_turn_records_all_that_was_said_and_reached(kind: Wiring) -> None:
+    turn = run(samples.stack(), kind)
+    assert turn.error is None
+    assert turn.audio.endpoint == AudioTime(1_000 * NS_PER_MS)
+    assert turn.transcript == samples.TEXT
+    assert turn.passages == ("p2",)
+    assert turn.answer == "".join(samples.ANSWER)
+    assert " ".join(turn.fragments) == turn.answer
+    assert turn.cache == "prefix"
+
+
+def test_serial_speaks_once_after_the_whole_answer_and_overlapped_while_it_is_written() -> None:
+    llm = FakeLanguageModel(samples.ANSWER, delay=Delay(10))
+    serial, overlapped = (run(samples.stack(llm=llm), kind) for kind in WIRINGS)
+    assert serial.wall.answer_end and serial.wall.first_fragment
+    assert serial.wall.first_fragment >= serial.wall.answer_end
+    assert serial.fragments == (serial.answer,)
+    assert overlapped.wall.answer_end and overlapped.wall.first_sound
+    assert overlapped.wall.first_sound < overlapped.wall.answer_end
+    assert overlapped.fragments[0] == "Brew it with hot"
+
+
+def test_serial_waits_for_every_chunk() -> None:
+    class TwoChunks(FakeSynthesizer):
+        def synthesize(self, text: str) -> Iterator[AudioChunk]:
+            yield from super().synthesize(text)
+            second_asked.set()
+            yield from super().synthesize(text)
+
+    second_asked = threading.Event()
+    turn = run(samples.stack(synthesizer=TwoChunks()), "serial")
+    assert second_asked.is_set()
+    assert turn.wall.first_chunk == turn.wall.audio_end
+
+
+@pytest.mark.parametrize("kind", WIRINGS)
+def test_leading_silence_counts_and_silent_chunks_are_played_out(kind: Wiring) -> None:
+    class SilenceFirst(FakeSynthesizer):
+        def synthesize(self, text: str) -> Iterator[AudioChunk]:
+            yield AudioChunk(np.zeros(2205, dtype=np.float32), 22_050)
+            yield from super().synthesize(text)
+
+    turn = run(samples.stack(synthesizer=SilenceFirst(lead_in_ms=50)), kind)
+    lead_in_ms = first_sound_parts_ns(turn)["lead_in"] / NS_PER_MS
+    assert lead_in_ms == pytest.approx(150, abs=11)
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\n", "\t \n"])
+def test_a_blank_delta_is_not_the_first_token(blank: str) -> None:
+    llm = FakeLanguageModel([blank, *samples.ANSWER], delay=Delay(20))
+    turn = run(samples.stack(llm=llm))
+    assert turn.wall.first_token is not None
+    assert stages_ns(turn)["first_token"] >= 20 * NS_PER_MS
+
+
+@pytest.mark.parametrize(
+    ("finish", "cache"),
+    [
+        (Finish("stop", 90, 0), "cold"),
+        (Finish("stop", 90, 40), "prefix"),
+        (Finish("stop", 90, 89), "warm"),
+        (Finish("length", 90, 90), "warm"),
+    ],
+)
+def test_each_turn_says_how_much_of_its_prompt_was_cached(finish: Finish, cache: str) -> None:
+    assert run(samples.stack(llm=FakeLanguageModel(samples.ANSWER, finish=finish))).cache == cache
+
+
+class Endless(FakeEndpointer):
+    def is_endpoint(self, frame: object) -> bool:  # noqa: ARG002
+        return False
+
+
+class AtOnce(FakeEndpointer):
+    def is_endpoint(self, frame: object) -> bool:  # noqa: ARG002
+        return True
+
+
+class Broken:
+    def __getattr__(self, name: str) -> object:
+        def fail(*_: object) -> object:
+            raise RuntimeError(f"{name} is out of order")
+
+        return fail
+
+
+class Mute(FakeSynthesizer):
+    def synthesize(self, text: str) -> Iterator[AudioChunk]:  # noqa: ARG002
+        yield from ()
+
+
+class BreaksOff(FakeLanguageModel):
+    def reply(self, prompt: object) -> Iterator[Delta | Finish]:  # noqa: ARG002
+        yield Delta("Brew it with hot water")
+        raise ConnectionError("the server is gone")
+
+
+@pytest.mark.parametrize("kind", WIRINGS)
+@pytest.mark.parametrize(
+    ("parts", "told", "reached"),
+    [
+        ({"new_endpointer": Endless}, "endpointer: audio ended before an endpoint: 1.50 s heard", 0),
+        ({"new_endpointer": AtOnce}, "endpointer: early endpoint: 480 ms before the end of speech", 0),
+        ({"recognizer": Broken()}, "recognizer: RuntimeError: transcribe is out of order", 0),
+        ({"recognizer": FakeRecognizer(" ")}, "recognizer: no speech was recognized", 1),
+        ({"retriever": Broken()}, "retriever: RuntimeError: search is out of order", 1),
+        ({"retriever": FakeRetriever([])}, "retriever: no passage was found", 2),
+        ({"llm": Broken()}, "llm: RuntimeError: reply is out of order", 2),
+        ({"llm": FakeLanguageModel([])}, "llm: the answer holds nothing to say: ''", 2),
+        ({"llm": FakeLanguageModel(["..."])}, "llm: the answer holds nothing to say: '...'", 3),
+        ({"llm": FakeLanguageModel(samples.ANSWER, finish=None)}, "llm: the stream ended without a finish reason", 3),
+        ({"llm": BreaksOff([])}, "llm: ConnectionError: the server is gone", 3),
+        ({"synthesizer": Broken()}, "synthesizer: RuntimeError: synthesize is out of order", 3),
+        ({"synthesizer": Mute()}, "synthesizer: no sound for", 3),
+        ({"synthesizer": FakeSynthesizer(amplitude=0.001)}, "synthesizer: the answer has no audible sample", 3),
+    ],
+)
+def test_a_failed_stage_is_named_and_what_was_reached_is_kept(
+    kind: Wiring, parts: dict[str, object], told: str, reached: int
+) -> None:
+    turn = run(samples.stack(**parts), kind)
+    assert turn.error is not None
+    assert turn.error.startswith(told)
+    marks = [turn.wall.final, turn.wall.retrieved, turn.wall.first_token]
+    assert [mark is not None for mark in marks] == [i < reached for i in range(3)]
+    # Overlapped, a first sound may be out before the answer breaks off; the turn has failed all the same.
+    assert turn.wall.first_sound is None or (kind == "overlapped" and told.startswith("llm"))
+
+
+def test_a_clip_without_room_tone_ends_before_an_endpoint() -> None:
+    turn = run(samples.stack(), silence_s=0.3)
+    assert turn.error is not None
+    assert "audio ended before an endpoint" in turn.error
+    assert "needs more room tone" in turn.error
+
+
+def test_a_synthesizer_that_hangs_fails_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hangs(FakeSynthesizer):
+        def synthesize(self, text: str) -> Iterator[AudioChunk]:
+            released.wait(10)
+            return super().synthesize(text)
+
+    released = threading.Event()
+    monkeypatch.setattr(wiring, "SYNTHESIS_TIMEOUT_S", 0.05)
+    turn = run(samples.stack(synthesizer=Hangs()))
+    released.set()
+    assert turn.error == "synthesizer: still not done 0 s after the answer's end"
+
+
+def test_a_clock_that_goes_backwards_fails_the_turn_and_is_told() -> None:
+    class Backwards(MonotonicClock):
+        now = 10**12
+
+        def now_ns(self) -> int:
+            self.now -= 1_000_000
+            return self.now
+
+    turn = run_turn(samples.stack(), samples.clip(), 0, "serial", Backwards())
+    assert turn.error is not None
+    assert turn.error.startswith("marks: mark final is -1000000 ns")
+    assert turn.wall.final is None
+
+
+def test_the_recognizer_hears_the_clip_up_to_the_endpoint_and_the_endpointer_each_frame_once() -> None:
+    heard: list[int] = []
+    frames: list[bytes] = []
+
+    class Listens(FakeRecognizer):
+        def transcribe(self, samples: wiring.Float32Audio) -> str:
+            heard.append(len(samples))
+            return super().transcribe(samples)
+
+    class Counts(FakeEndpointer):
+        def is_endpoint(self, frame: object) -> bool:
+            frames.append(frame.tobytes())  # type: ignore[attr-defined]
+            return super().is_endpoint(frame)  # type: ignore[arg-type]
+
+    run(samples.stack(recognizer=Listens(samples.TEXT), new_endpointer=Counts))
+    assert heard == [16_000]
+    assert b"".join(frames) == wiring.audio.to_int16(samples.spoken())[:16_000].tobytes()
+
+
+def _spread(measured_ns: list[int], slept_ns: list[int]) -> list[float]:
+    return sorted((m - s) / NS_PER_MS for m, s in zip(measured_ns, slept_ns, strict=True))
+
+
+@pytest.mark.parametrize("kind", WIRINGS)
+def test_the_suite_adds_less_than_a_millisecond_to_a_turn(kind: Wiring) -> None:
+    """Known delays read back: what a stage took, less what its fake really slept; the median of 15 turns."""
+    delays: dict[str, Delay] = {name: Delay(5) for name in ("final", "retrieval", "first_token", "synthesis")}
+    stack = samples.stack(
+        recognizer=FakeRecognizer(samples.TEXT, delays["final"]),
+        retriever=FakeRetriever(samples.PASSAGES, delays["retrieval"]),
+        llm=FakeLanguageModel(["Brew it with hot water. "], first_delay=delays["first_token"]),
+        synthesizer=FakeSynthesizer(delays["synthesis"]),
+    )
+    turns = [run(stack, kind) for _ in range(15)]
+    read: dict[str, Callable[[Turn], int]] = {
+        "final": lambda turn: stages_ns(turn)["final"],
+        "retrieval": lambda turn: stages_ns(turn)["retrieval"],
+        "first_token": lambda turn: stages_ns(turn)["first_token"],
+        "synthesis": lambda turn: first_sound_parts_ns(turn)["synthesis"],
+    }
+    added_ms = 0.0
+    for name, of in read.items():
+        per_turn = len(delays[name].slept_ns) // len(turns)
+        added_ms += _spread([of(turn) for turn in turns], delays[name].slept_ns[::per_turn])[7]
+    assert added_ms < 1
