@@ -99,15 +99,17 @@ class Profile(_Strict):
     p95: Force
 
 
+def _default_wirings() -> dict[Wiring, Force]:
+    return {"serial": "report", "overlapped": "bind"}
+
+
 class Budget(_Strict):
     """The whole of budgets.yaml."""
 
     version: Literal[1]
     lines: Lines
     guards: Guards = Guards()
-    wirings: dict[Wiring, Force] = Field(
-        default_factory=lambda: {"serial": "report", "overlapped": "bind"}, min_length=1
-    )
+    wirings: dict[Wiring, Force] = Field(default_factory=_default_wirings, min_length=1)
     profiles: dict[str, Profile] = Field(min_length=1)
 
     @model_validator(mode="after")
@@ -190,9 +192,7 @@ class Verdict:
         return min(self.limit - self.p50, self.p95_limit - self.p95)
 
 
-def judge(
-    budget: Budget, profile: Profile, line: str, wiring: Wiring | Literal["all"], values: Sequence[float]
-) -> Verdict:
+def judge(budget: Budget, profile: Profile, line: str, wiring: str, values: Sequence[float]) -> Verdict:
     """Hold the values of one line and wiring (ms, or bytes for memory) against the budget.
 
     Memory binds whatever the profile says: a neighbour's load cannot make a process larger.
@@ -204,7 +204,7 @@ def judge(
     observed = {50: (nearest_rank(values, 50), limit), 95: (nearest_rank(values, 95), p95_limit)}
     if line == MEMORY_LINE:
         force: dict[int, Force] = {50: "bind", 95: "bind"}
-    elif wiring == "all" or budget.wirings[wiring] == "bind":
+    elif budget.wirings.get(wiring) == "bind":  # type: ignore[call-overload]
         force = {50: profile.p50, 95: profile.p95}
     else:
         force = {50: "report", 95: "report"}

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from firstsound import audio, yamlfile
 from firstsound.clock import AudioTime
 from firstsound.errors import FirstsoundError
-from firstsound.stages import Float32Audio
+from firstsound.stages import SAMPLE_RATE_HZ, Float32Audio
 
 _Count = Annotated[int, Field(ge=0, strict=True)]
 
@@ -91,7 +91,7 @@ def _load_clip(folder: Path, entry: Entry) -> Clip:
     if rate_hz != entry.sample_rate_hz:
         raise FirstsoundError(f"{file}: the manifest says {entry.sample_rate_hz} Hz but the file has {rate_hz} Hz")
     speech_end = AudioTime.from_samples(entry.speech_end_sample, rate_hz)
-    duration = AudioTime.from_samples(len(samples), audio.SAMPLE_RATE_HZ)
+    duration = AudioTime.from_samples(len(samples), SAMPLE_RATE_HZ)
     if speech_end >= duration:
         raise FirstsoundError(
             f"{file}: speech_end_sample {entry.speech_end_sample} is beyond the clip, which ends at "

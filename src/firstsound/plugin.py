@@ -8,7 +8,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
@@ -215,7 +215,7 @@ class _Teller:
         self._rewrites = self._out.isatty()
         self._round: int | None = None
 
-    def __enter__(self) -> "_Teller":
+    def __enter__(self) -> Self:
         self._out.write("\nfirstsound: starting the stack\n")
         self._out.flush()
         return self

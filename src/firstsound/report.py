@@ -3,6 +3,7 @@
 import io
 import os
 from collections.abc import Sequence
+from typing import Literal
 
 from rich import box
 from rich.console import Console
@@ -95,11 +96,17 @@ def _memory(results: Results) -> list[str]:
     headroom = verdict.limit - results.peak_bytes
     python = results.peaks_bytes[os.getpid()]
     servers = [peak for pid, peak in results.peaks_bytes.items() if pid != os.getpid()]
+    servers_bytes = sum(servers)
     lines = [
-        f"memory: p50 {verdict.p50 / _MIB:.0f} MiB, p95 {verdict.p95 / _MIB:.0f} MiB (PSS, rank {verdict.p95_rank} of "
-        f"n={verdict.n}), limit {verdict.limit / _MIB:.0f} MiB: {_word(verdict)}",
-        f"  peaks (VmHWM): Python {python / _MIB:.0f} MiB, servers {sum(servers) / _MIB:.0f} MiB, together at most "
-        f"{results.peak_bytes / _MIB:.0f} MiB; {headroom / _MIB:.0f} MiB are left: " + _room(headroom, sum(servers)),
+        (
+            f"memory: p50 {verdict.p50 / _MIB:.0f} MiB, p95 {verdict.p95 / _MIB:.0f} MiB (PSS, rank {verdict.p95_rank} "
+            f"of n={verdict.n}), limit {verdict.limit / _MIB:.0f} MiB: {_word(verdict)}"
+        ),
+        (
+            f"  peaks (VmHWM): Python {python / _MIB:.0f} MiB, servers {servers_bytes / _MIB:.0f} MiB, together at "
+            f"most {results.peak_bytes / _MIB:.0f} MiB; {headroom / _MIB:.0f} MiB are left: "
+            f"{_room(headroom, servers_bytes)}"
+        ),
     ]
     if (c := results.container) is not None:
         limit = "none" if c.limit_bytes is None else f"{c.limit_bytes / BYTES_PER_GIB:.1f} GiB"
@@ -190,10 +197,9 @@ def terminal(results: Results, width: int) -> str:
     header, rows = _rows(results)
     title = "firstsound: the silence before the answer, in ms"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for i, name in enumerate(header):
-        table.add_column(
-            name.replace(" ", "\n"), justify="left" if i < 2 or name == "verdict" else "right", no_wrap=True
-        )
+    for name in header:
+        justify: Literal["left", "right"] = "left" if name in {"line", "clock", "verdict"} else "right"
+        table.add_column(name.replace(" ", "\n"), justify=justify, no_wrap=True)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     out = io.StringIO()

@@ -13,6 +13,7 @@ from firstsound.budget import MEMORY_LINE, TIME_LINES, Sample, Verdict
 from firstsound.clock import NS_PER_MS, NS_PER_S, Clock
 from firstsound.errors import FirstsoundError
 from firstsound.manifest import Clip
+from firstsound.percentile import rank
 from firstsound.quality import GUARDS, Quality, assess
 from firstsound.stages import Passage, Setup, Stack, StackBuilder
 from firstsound.turn import WARM_UP_ROUND, Turn, Wiring, perceived_of_ns, stages_ns
@@ -87,7 +88,10 @@ class Results:
     def samples(self, line: str, wiring: str) -> list[Sample]:
         """The samples of one line, in ms, or bytes for memory; failed turns have none."""
         if line == MEMORY_LINE:
-            return [Sample(*(s.tag or (None, None)), s.total_bytes) for s in self.memory_samples]
+            return [
+                Sample(s.tag[0] if s.tag else None, s.tag[1] if s.tag else None, s.total_bytes)
+                for s in self.memory_samples
+            ]
         turns = [turn for turn in self.measured(wiring) if turn.error is None]
         return [Sample(turn.query, turn.round, line_ms(turn, line)) for turn in turns]
 
@@ -299,7 +303,7 @@ def faults(results: Results, line: str, wiring: str) -> list[str]:
 
 def _told(results: Results, verdict: Verdict, exceeded: budget.Exceeded) -> str:
     """A broken limit, with what the reader needs to act on it."""
-    r = budget.rank(exceeded.percentile, verdict.n)
+    r = rank(exceeded.percentile, verdict.n)
     unit, scale = ("MiB", 2**20) if verdict.line == MEMORY_LINE else ("ms", 1)
     text = (
         f"{verdict.line}, {verdict.wiring}: p{exceeded.percentile} (rank {r} of n={verdict.n}) is "

@@ -11,7 +11,7 @@ from firstsound.clock import NS_PER_S, AudioTime, Clock, Deadline, Stopwatch, Wa
 from firstsound.errors import StageError
 from firstsound.fragment import fragments
 from firstsound.manifest import Clip
-from firstsound.stages import SAMPLE_RATE_HZ, AudioChunk, Delta, Finish, Float32Audio, Stack
+from firstsound.stages import SAMPLE_RATE_HZ, AudioChunk, Delta, Finish, Float32Audio, Prompt, Stack
 from firstsound.turn import AudioMarks, Cache, Turn, WallMarks, Wiring
 
 PASSAGES_PER_PROMPT = 1
@@ -133,7 +133,7 @@ def _answer(stack: Stack, draft: _Draft, heard: Float32Audio, clock: Clock) -> N
         raise StageError("synthesizer: the answer has no audible sample")
 
 
-def _read_reply(stack: Stack, draft: _Draft, asked: prompt.Prompt) -> Iterator[str]:
+def _read_reply(stack: Stack, draft: _Draft, asked: Prompt) -> Iterator[str]:
     """Yield the answer's text as it comes, and mark its first token and its end."""
     with _stage("llm"):
         for event in stack.llm.reply(asked):

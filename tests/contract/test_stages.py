@@ -40,7 +40,7 @@ def clips() -> list[Clip]:
 
 
 def endpoint_of(stack: Stack, clip: Clip) -> int | None:
-    from firstsound.audio import to_int16  # noqa: PLC0415
+    from firstsound.audio import to_int16
 
     endpointer, pcm = stack.new_endpointer(), to_int16(clip.samples)
     size = endpointer.frame_samples
@@ -140,7 +140,7 @@ def test_every_pool_follows_the_quota(local_stack: Stack) -> None:
 
 @real
 def test_the_server_listens_on_loopback_only_and_wants_its_key(local_stack: Stack) -> None:
-    import httpx  # noqa: PLC0415
+    import httpx
 
     (server,) = local_stack.pids()
     (listening,) = [c for c in psutil.Process(server).net_connections() if c.status == psutil.CONN_LISTEN]

@@ -22,8 +22,9 @@ from firstsound.stages import Stack
 
 @contextmanager
 def build(setup):
-    yield Stack("mine", FakeEndpointer, FakeRecognizer("how do I brew coffee", Delay({final_ms})),
-                FakeRetriever(setup.passages), FakeLanguageModel(["Brew it", " with hot", " water."]), FakeSynthesizer())
+    hears = FakeRecognizer("how do I brew coffee", Delay({final_ms}))
+    writes = FakeLanguageModel(["Brew it", " with hot", " water."])
+    yield Stack("mine", FakeEndpointer, hears, FakeRetriever(setup.passages), writes, FakeSynthesizer())
 """
 
 
@@ -70,9 +71,8 @@ def test_a_stack_over_its_budget_fails_and_names_the_line(project: pytest.Pytest
 
 def test_the_shared_profile_reports_p95_and_binds_p50(project: pytest.Pytester) -> None:
     project.makepyfile(
-        mystack=STACK.format(final_ms=0)
-        + "import itertools\nclass Rare(Delay):\n    def wait(self):\n        self.ms = next(TURNS)\n        super().wait()\n"
-        "TURNS = itertools.cycle([0, 0, 0, 0, 0, 0, 200, 200])\n".replace("Delay", "Delay")
+        mystack=STACK.format(final_ms=0) + "import itertools\nTURNS = itertools.cycle([0, 0, 0, 0, 0, 0, 200, 200])\n"
+        "class Rare(Delay):\n    def wait(self):\n        self.ms = next(TURNS)\n        super().wait()\n"
     )
     stack = (project.path / "mystack.py").read_text().replace("Delay(0)", "Rare()")
     (project.path / "mystack.py").write_text(stack)

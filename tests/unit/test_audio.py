@@ -7,6 +7,7 @@ import soundfile
 
 from firstsound import audio
 from firstsound.errors import FirstsoundError
+from firstsound.stages import Float32Audio
 
 
 def encoded(rate_hz: int = 16_000, kind: str = "WAV", subtype: str = "PCM_16", channels: int = 1) -> bytes:
@@ -53,7 +54,7 @@ def test_stereo_is_averaged() -> None:
     ],
 )
 def test_what_is_no_recording_is_refused_by_name(data: bytes, told: str) -> None:
-    with pytest.raises(FirstsoundError, match="^clip: ") as e:
+    with pytest.raises(FirstsoundError, match=r"^clip: ") as e:
         audio.decode(data, "clip")
     assert told in str(e.value)
 
@@ -70,7 +71,7 @@ def test_pcm_is_clipped_not_wrapped() -> None:
     assert pcm.tolist() == [-32768, -32768, 0, 16384, 32767, 32767]
 
 
-def tone(rate_hz: int, seconds: float, amplitude: float = 0.3) -> audio.Float32Audio:
+def tone(rate_hz: int, seconds: float, amplitude: float = 0.3) -> Float32Audio:
     t = np.arange(int(rate_hz * seconds)) / rate_hz
     return (amplitude * np.sin(2 * np.pi * 440 * t)).astype(np.float32)
 

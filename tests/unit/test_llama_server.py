@@ -1,4 +1,4 @@
-"""The client against a server of ours that says what it is told, byte by byte; and the process that does not come up."""
+"""The client against a server of ours that says what it is told, and the process that does not come up."""
 
 import socket
 import threading

@@ -1,4 +1,5 @@
 import io
+from itertools import pairwise
 
 import samples
 
@@ -22,7 +23,7 @@ def test_no_query_follows_itself() -> None:
     for n in range(3, 13):
         clips = [samples.clip(f"q{i}") for i in range(n)]
         queries = [step.clip.query for step in schedule(clips, ("serial", "overlapped"), 2)]
-        assert all(a != b for a, b in zip(queries, queries[1:], strict=False))
+        assert all(a != b for a, b in pairwise(queries))
 
 
 def test_turns_are_written_as_they_end_and_progress_is_told_before() -> None:

@@ -16,8 +16,9 @@ from firstsound.adapters.fake import (
     FakeRetriever,
     FakeSynthesizer,
 )
+from firstsound.audio import to_int16
 from firstsound.clock import NS_PER_MS, AudioTime, MonotonicClock
-from firstsound.stages import AudioChunk, Delta, Finish, Stack
+from firstsound.stages import AudioChunk, Delta, Finish, Float32Audio, Stack
 from firstsound.turn import WIRINGS, Turn, Wiring, first_sound_parts_ns, stages_ns
 from firstsound.wiring import run_turn
 
@@ -195,7 +196,7 @@ def test_the_recognizer_hears_the_clip_up_to_the_endpoint_and_the_endpointer_eac
     frames: list[bytes] = []
 
     class Listens(FakeRecognizer):
-        def transcribe(self, samples: wiring.Float32Audio) -> str:
+        def transcribe(self, samples: Float32Audio) -> str:
             heard.append(len(samples))
             return super().transcribe(samples)
 
@@ -206,7 +207,7 @@ def test_the_recognizer_hears_the_clip_up_to_the_endpoint_and_the_endpointer_eac
 
     run(samples.stack(recognizer=Listens(samples.TEXT), new_endpointer=Counts))
     assert heard == [16_000]
-    assert b"".join(frames) == wiring.audio.to_int16(samples.spoken())[:16_000].tobytes()
+    assert b"".join(frames) == to_int16(samples.spoken())[:16_000].tobytes()
 
 
 def _spread(measured_ns: list[int], slept_ns: list[int]) -> list[float]:
