@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 FIRST_MIN_WORDS = 2
 """A clause this long may be spoken first; never one word alone, which is often "Yes," or "Dr."."""
-FIRST_MAX_WORDS = 4
+FIRST_MAX_WORDS = 3
 """Without a clause's end, the first fragment ends after this many words."""
 LATER_MIN_WORDS = 6
 """Later fragments end at the first clause's end after this many words."""

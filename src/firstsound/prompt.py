@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from firstsound.stages import Passage, Prompt
 
-SYSTEM = "You are a voice assistant. Answer the question in one short sentence, using the note."
+SYSTEM = "Repeat what the note says in answer to the question, in one short sentence."
 
 
 def build(question: str, passages: Sequence[Passage]) -> Prompt:

@@ -9,16 +9,16 @@ from firstsound.fragment import fragments
     ("answer", "expected"),
     [
         ("Four minutes, then press.", ["Four minutes,", "then press."]),
-        ("Dr. Brown says so. Then he leaves.", ["Dr. Brown says so.", "Then he leaves."]),
-        ("Yes, it is fine to freeze them once.", ["Yes, it is fine", "to freeze them once."]),
-        ("Use 3.5 g of it.", ["Use 3.5 g of", "it."]),
+        ("Dr. Brown says so. Then he leaves.", ["Dr. Brown says", "so. Then he leaves."]),
+        ("Yes, it is fine to freeze them once.", ["Yes, it is", "fine to freeze them once."]),
+        ("Use 3.5 g of it.", ["Use 3.5 g", "of it."]),
         ("- Well now, it is", ["- Well now,", "it is"]),
         ("Hello", ["Hello"]),
         ("", []),
         ("  \n ", []),
         (
             "One two three four five six seven, eight nine ten eleven twelve thirteen.",
-            ["One two three four", "five six seven, eight nine ten eleven twelve thirteen."],
+            ["One two three", "four five six seven, eight nine ten eleven twelve thirteen."],
         ),
     ],
 )
@@ -40,4 +40,4 @@ def test_the_first_fragment_comes_before_the_answer_is_complete() -> None:
         yield from ["Brew", " it", " for", " four", " min"]
         pytest.fail("the first fragment was there already")
 
-    assert next(fragments(pieces())) == "Brew it for four"  # type: ignore[arg-type]
+    assert next(fragments(pieces())) == "Brew it for"  # type: ignore[arg-type]

@@ -28,9 +28,9 @@ from firstsound.stages import Delta, Finish, Prompt
 
 HOST = "127.0.0.1"
 CONTEXT_TOKENS = 1024
-BATCH_TOKENS = 256
-"""More than a prompt is long; the server keeps this many rows of logits, 192 KiB each."""
-MAX_ANSWER_TOKENS = 40
+BATCH_TOKENS = 128
+"""About a prompt; the server keeps this many rows of logits, 192 KiB each, and buffers to match."""
+MAX_ANSWER_TOKENS = 32
 START_TIMEOUT_S = 60.0
 READ_TIMEOUT_S = 20.0
 """No event for this long, and the turn fails."""
@@ -68,7 +68,7 @@ class LlamaServer:
         self._client.close()
 
     def reply(self, prompt: Prompt) -> Iterator[Delta | Finish]:
-        """Stream the answer to `prompt`: greedy, at most 40 tokens.
+        """Stream the answer to `prompt`: greedy, one line of at most 32 tokens.
 
         Raises:
             StageError: the server is gone, refused, stalled, broke off or sent what cannot be read.
