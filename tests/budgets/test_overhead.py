@@ -1,0 +1,38 @@
+"""What the suite itself adds to a turn."""
+
+from collections.abc import Callable
+from statistics import median
+
+import pytest
+import samples
+
+from firstsound.adapters.fake import Delay, FakeLanguageModel, FakeRecognizer, FakeRetriever, FakeSynthesizer
+from firstsound.clock import NS_PER_MS, MonotonicClock
+from firstsound.turn import WIRINGS, Turn, Wiring, first_sound_parts_ns, stages_ns
+from firstsound.wiring import run_turn
+
+READ: dict[str, Callable[[Turn], int]] = {
+    "final": lambda turn: stages_ns(turn)["final"],
+    "retrieval": lambda turn: stages_ns(turn)["retrieval"],
+    "first_token": lambda turn: stages_ns(turn)["first_token"],
+    "synthesis": lambda turn: first_sound_parts_ns(turn)["synthesis"],
+}
+
+
+def added_ms(kind: Wiring) -> float:
+    """What the stages took in one turn over fakes, less what the fakes really slept."""
+    delays = {name: Delay(5) for name in READ}
+    stack = samples.stack(
+        recognizer=FakeRecognizer(samples.TEXT, delays["final"]),
+        retriever=FakeRetriever(samples.PASSAGES, delays["retrieval"]),
+        llm=FakeLanguageModel(["Brew it with hot water. "], first_delay=delays["first_token"]),
+        synthesizer=FakeSynthesizer(delays["synthesis"]),
+    )
+    turn = run_turn(stack, samples.clip(), 0, kind, MonotonicClock())
+    return sum(read(turn) - delays[name].slept_ns[0] for name, read in READ.items()) / NS_PER_MS
+
+
+@pytest.mark.parametrize("kind", WIRINGS)
+def test_the_suite_adds_less_than_a_millisecond_to_a_turn(kind: Wiring) -> None:
+    # A neighbour's load only ever adds, so the best of some medians is the suite's own share.
+    assert min(median(added_ms(kind) for _ in range(9)) for _ in range(5)) < 1
