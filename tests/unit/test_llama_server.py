@@ -152,6 +152,15 @@ def test_a_model_that_is_none_is_told_with_the_servers_last_words(tmp_path: Path
             pass
 
 
+def test_a_busy_port_is_told_before_anything_is_started(tmp_path: Path) -> None:
+    threads = llama_server.ServerThreads(1, 1)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        starting = llama_server.running(tmp_path / "none", threads, MonotonicClock(), port=port, warm_up=PROMPT)
+        with pytest.raises(FirstsoundError, match=r"port \d+ on 127.* is busy"):
+            starting.__enter__()
+
+
 @pytest.mark.parametrize(
     ("code", "words"), [(0, "exit status 0"), (3, "exit status 3"), (-15, "signal 15"), (-9, "signal 9 (SIGKILL")]
 )

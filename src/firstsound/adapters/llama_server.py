@@ -144,6 +144,12 @@ def tail(log: Path, lines: int = 8) -> str:
     return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
 
 
+def _answers(port: int) -> bool:
+    """Whether anything listens on this loopback port."""
+    with socket.socket() as probe:
+        return probe.connect_ex((HOST, port)) == 0
+
+
 def free_port() -> int:
     """A loopback port that was free a moment ago."""
     with socket.socket() as probe:
@@ -162,6 +168,8 @@ def running(
         FirstsoundError: the server did not come up, or not within a minute; the message ends with its last output.
     """
     port = free_port() if port is None else port
+    if _answers(port):
+        raise FirstsoundError(f"port {port} on {HOST} is busy: another program listens there; stop it or name another")
     api_key = secrets.token_urlsafe(32)
     # The environment, unlike the command line, is not for every user of the machine to read.
     environment = {
@@ -220,9 +228,8 @@ def _wait_until_ready(
             raise FirstsoundError(
                 f"the language model's server did not come up on {HOST}:{port}: {exit_in_words(code)}\n{tail(log)}"
             )
-        with socket.socket() as probe:
-            if probe.connect_ex((HOST, port)) == 0:
-                break
+        if _answers(port):
+            break
         if not deadline.remaining_s():
             raise FirstsoundError(
                 f"the language model's server was not ready on {HOST}:{port} after {START_TIMEOUT_S:.0f} s\n{tail(log)}"
