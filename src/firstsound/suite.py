@@ -19,7 +19,7 @@ from firstsound.stages import Passage, Setup, Stack, StackBuilder
 from firstsound.turn import WARM_UP_ROUND, Turn, Wiring, perceived_of_ns, stages_ns
 
 MEMORY_INTERVAL_S = 1.0
-"""A sample of a gigabyte takes a core 10 ms, so they are kept apart; peaks come from the kernel's own mark."""
+"""A sample of 700 MiB takes a core 20 to 50 ms, so they are kept apart; peaks come from the kernel's own mark."""
 ALL_WIRINGS = "all"
 """The wiring of the memory line: the processes are the same for each."""
 

@@ -32,7 +32,7 @@ class PiperSynthesizer:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
-        # Every sentence has a shape of its own, so a pattern planned for one is memory kept for nothing: 100 MiB.
+        # Every sentence has a shape of its own, so a pattern planned for one is memory kept for nothing.
         options.enable_mem_pattern = False
         # Waiting threads must not spin: the language model's server needs the same cores.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
