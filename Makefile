@@ -47,6 +47,13 @@ PROGRESS := s/^(Collecting|Processing) ([^ ]+).*/\1 \2/p; \
             s/^(Building wheels|ERROR).*/&/p; \
             s|^ *(\[[0-9]+/[0-9]+\]) .* -c .*/([^/]+)$$|\1 \2|p
 
+# llama.cpp's AMX kernels crash in their first product on some virtual machines (ggml-org/llama.cpp issue 20824).
+WITHOUT_AMX := $(shell c++ -mno-amx-tile -mno-amx-int8 -E -x c++ /dev/null >/dev/null 2>&1 && \
+                       echo -mno-amx-tile -mno-amx-int8)
+# A home folder may be shared: what was compiled for one processor, or with other flags, must not be taken for another.
+WHEELS = $${XDG_CACHE_HOME:-$$HOME/.cache}/firstsound-pip/$(shell \
+    { grep -m1 -E '^(flags|Features)' /proc/cpuinfo; echo $(WITHOUT_AMX); } | cksum | cut -d ' ' -f 1)
+
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer, please: PYTHON=...")'
 	@# A .venv without its stamp is what an interrupted install left.
@@ -55,7 +62,8 @@ $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
 	@# llama-cpp-python comes as source only.
 	@echo 'Installing requirements.lock; the first time, llama.cpp compiles for about 8 minutes on two cores.'
-	@CMAKE_BUILD_PARALLEL_LEVEL=$$(nproc) .venv/bin/python -m pip install -v --disable-pip-version-check \
+	@CMAKE_BUILD_PARALLEL_LEVEL=$$(nproc) CFLAGS="$${CFLAGS:-} $(WITHOUT_AMX)" CXXFLAGS="$${CXXFLAGS:-} $(WITHOUT_AMX)" \
+	    .venv/bin/python -m pip install -v --disable-pip-version-check --cache-dir "$(WHEELS)" \
 	    --progress-bar off --require-hashes --no-deps -r requirements.lock 2>&1 \
 	    | tee .venv/install.log | sed -unE '$(PROGRESS)' \
 	    || { tail -n 60 .venv/install.log; echo 'The whole log: .venv/install.log'; exit 1; } >&2
