@@ -7,7 +7,7 @@ from typing import get_args
 from hypothesis import strategies as st
 
 from firstsound.clock import AudioTime, WallTime
-from firstsound.turn import AudioMarks, Cache, Turn, WallMarks, Wiring
+from firstsound.turn import AudioMarks, Cache, Live, Mode, Partial, Span, Turn, WallMarks, Wiring
 
 HOUR_NS = 3_600 * 10**9
 
@@ -20,6 +20,7 @@ texts = st.text(st.characters(exclude_categories=()), max_size=12)
 words = st.text(st.characters(exclude_categories=()), min_size=1, max_size=12)
 rounds = st.integers(-1, 30)
 wirings: st.SearchStrategy[Wiring] = st.sampled_from(get_args(Wiring))
+modes: st.SearchStrategy[Mode] = st.sampled_from(get_args(Mode))
 caches: st.SearchStrategy[Cache] = st.sampled_from(get_args(Cache))
 
 percents = st.integers(1, 100)
@@ -54,14 +55,40 @@ def any_wall_marks(draw: st.DrawFn) -> WallMarks:
 
 
 @st.composite
+def sequences_of_spans(draw: st.DrawFn) -> tuple[Span, ...]:
+    """Spans of which none begins before the one before it is over."""
+    at, found = draw(st.integers(-HOUR_NS, HOUR_NS)), []
+    for gap, length in draw(st.lists(st.tuples(durations_ns, durations_ns), min_size=1, max_size=4)):
+        found.append(Span(WallTime(at + gap), WallTime(at + gap + length)))
+        at += gap + length
+    return tuple(found)
+
+
+@st.composite
+def lives(draw: st.DrawFn) -> Live:
+    """What a complete live turn knows."""
+    partials = tuple(Partial(span, draw(texts)) for span in draw(sequences_of_spans()))
+    return Live(
+        timed_first_sound=draw(wall_times),
+        frame_lateness_ns=tuple(draw(st.lists(durations_ns, min_size=1, max_size=4))),
+        backlog_ns=draw(durations_ns),
+        partials=draw(st.sampled_from([(), partials])),
+        played=draw(sequences_of_spans()),
+        underruns_ns=tuple(draw(st.lists(durations_ns, max_size=2))),
+        joint_jump=draw(st.floats(0, 2)),
+        heard=draw(texts),
+    )
+
+
+@st.composite
 def complete_turns(draw: st.DrawFn) -> Turn:
     """Turns that reached everything."""
-    speech_end = draw(durations_ns)
+    speech_end, mode = draw(durations_ns), draw(modes)
     return Turn(
         query=draw(words),
         round=draw(rounds),
         wiring=draw(wirings),
-        mode="stepped",
+        mode=mode,
         audio=AudioMarks(AudioTime(speech_end), AudioTime(speech_end + draw(durations_ns))),
         wall=draw(wall_marks()),
         transcript=draw(words),
@@ -69,6 +96,7 @@ def complete_turns(draw: st.DrawFn) -> Turn:
         answer=draw(words),
         fragments=tuple(draw(st.lists(words, min_size=1, max_size=3))),
         cache=draw(caches),
+        live=draw(lives()) if mode == "live" else None,
     )
 
 
@@ -87,6 +115,7 @@ def failed_turns(draw: st.DrawFn) -> Turn:
         answer=draw(texts),
         fragments=tuple(draw(st.lists(words, max_size=2))),
         cache=draw(st.none() | caches),
+        live=draw(st.sampled_from([None, turn.live])),
         error=draw(texts),
     )
 
@@ -97,5 +126,6 @@ turns = st.one_of(complete_turns(), failed_turns())
 @st.composite
 def traced_turns(draw: st.DrawFn) -> list[Turn]:
     """Turns of one query and wiring, as one trace shows them."""
-    query, wiring = draw(words), draw(wirings)
-    return [replace(turn, query=query, wiring=wiring) for turn in draw(st.lists(turns, min_size=1, max_size=3))]
+    some = draw(st.lists(turns, min_size=1, max_size=3))
+    query, wiring, mode = draw(words), draw(wirings), some[0].mode
+    return [replace(turn, query=query, wiring=wiring) for turn in some if turn.mode == mode]

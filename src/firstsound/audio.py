@@ -56,6 +56,11 @@ def to_int16(samples: Float32Audio) -> Int16Audio:
     return np.clip(scaled, -_INT16_SCALE, _INT16_SCALE - 1).astype(np.int16)
 
 
+def to_float32(pcm: Int16Audio) -> Float32Audio:
+    """16-bit PCM as float32 samples at full scale ±1."""
+    return pcm.astype(np.float32) / np.float32(_INT16_SCALE)
+
+
 def leading_silence_samples(samples: Float32Audio, rate_hz: int) -> int | None:
     """How many samples pass before the first audible 10 ms window, or None where none is audible.
 

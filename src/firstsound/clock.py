@@ -125,7 +125,11 @@ class Stopwatch:
 
     def read(self) -> WallTime:
         """The time since the start."""
-        return WallTime(self._clock.now_ns() - self._origin_ns)
+        return self.at(self._clock.now_ns())
+
+    def at(self, clock_ns: int) -> WallTime:
+        """The instant at which the clock showed `clock_ns`; before the start it is negative."""
+        return WallTime(clock_ns - self._origin_ns)
 
 
 class Deadline:

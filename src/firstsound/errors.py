@@ -1,5 +1,8 @@
 """The errors that firstsound raises on purpose: each message says what is wrong, where, and what to do."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class FirstsoundError(Exception):
     """The run cannot go on: an input, a file or a setting is wrong."""
@@ -15,3 +18,18 @@ class MissingExtraError(FirstsoundError):
     def __init__(self, package: str, extra: str) -> None:
         """Name the package and the extra of firstsound that brings it."""
         super().__init__(f"{package} is not installed; install it with: pip install 'firstsound[{extra}]'")
+
+
+@contextmanager
+def in_stage(name: str) -> Iterator[None]:
+    """Tell of any failure inside as that stage's.
+
+    Raises:
+        StageError: something inside raised, whatever it was.
+    """
+    try:
+        yield
+    except StageError as e:
+        raise StageError(f"{name}: {e}") from e
+    except Exception as e:
+        raise StageError(f"{name}: {type(e).__name__}: {e}") from e

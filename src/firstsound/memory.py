@@ -63,8 +63,8 @@ class MemorySample:
     """How long it took: the processes were read within this time."""
     process_bytes: Mapping[int, int]
     """The proportional set size by pid, of the processes that were there."""
-    tag: tuple[str, int] | None
-    """What the run said was under way."""
+    tag: tuple[str, str, int] | None
+    """What the run said was under way: mode, query and round."""
 
     @property
     def total_bytes(self) -> int:
@@ -89,7 +89,7 @@ class MemoryMonitor:
         """The highest resident size in bytes by pid, as last seen; of processes that are gone too."""
         self.lost: list[int] = []
         """The processes that were gone when they were to be sampled, first lost first."""
-        self.tag: tuple[str, int] | None = None
+        self.tag: tuple[str, str, int] | None = None
         """What is under way, for the samples to carry; set it at any time."""
         self._clock = clock
         self._pids = pids

@@ -3,20 +3,29 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 import jiwer
 
 from firstsound.budget import AtMost, Budget
+from firstsound.clock import NS_PER_MS
 from firstsound.manifest import Clip
-from firstsound.turn import Turn, Wiring
+from firstsound.percentile import nearest_rank
+from firstsound.turn import Mode, Turn, Wiring
 
-GUARDS = ("word_error_rate", "hit_at_1", "early_endpoints", "silent_answers")
+_ALWAYS = ("word_error_rate", "hit_at_1", "early_endpoints", "silent_answers")
+GUARDS: dict[Mode, tuple[str, ...]] = {
+    "stepped": _ALWAYS,
+    "live": (*_ALWAYS, "frame_lateness_ms", "underruns", "answer_word_error_rate", "joint_jump"),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """The guarded figures of one round of one wiring."""
+    """The guarded figures of one round of one mode and wiring; None where there was nothing to measure."""
 
+    mode: Mode
     wiring: Wiring
     round: int
     word_error_rate: float
@@ -25,6 +34,18 @@ class Quality:
     """Share of turns whose first passage is the expected one; None where no clip names its passage."""
     early_endpoints: int
     silent_answers: int
+    frame_lateness_ms: float | None = None
+    """Live: the 95th percentile of the lateness of all frames of the microphone."""
+    underruns: int | None = None
+    """Live: how often the loudspeaker had nothing to play in the middle of an answer."""
+    answer_word_error_rate: float | None = None
+    """Live: edits per word of the answers, in what the recognizer makes of their recordings."""
+    joint_jump: float | None = None
+    """Live: the largest step between samples where a chunk begins or ends; full scale is 1."""
+    committed_words: int | None = None
+    """Live: words on which two partial transcripts in a row agreed (Macháček et al. 2023, LocalAgreement-2)."""
+    changed_words: int | None = None
+    """Live: those of them that the final transcript has otherwise."""
 
 
 def words(text: str) -> str:
@@ -33,20 +54,21 @@ def words(text: str) -> str:
 
 
 def assess(clips: Sequence[Clip], turns: Sequence[Turn]) -> Quality:
-    """The figures of one round of one wiring, failed turns included.
+    """The figures of one round of one mode and wiring, failed turns included.
 
     Raises:
-        ValueError: there are no turns, or they are not all of one round and wiring.
+        ValueError: there are no turns, or they are not all of one round, mode and wiring.
     """
-    kinds = {(turn.wiring, turn.round) for turn in turns}
+    kinds = {(turn.mode, turn.wiring, turn.round) for turn in turns}
     if len(kinds) != 1:
-        raise ValueError(f"the turns of one round and wiring are assessed together, not of {sorted(kinds)}")
-    (wiring, round_) = kinds.pop()
+        raise ValueError(f"the turns of one round, mode and wiring are assessed together, not of {sorted(kinds)}")
+    (mode, wiring, round_) = kinds.pop()
     by_query: Mapping[str, Clip] = {clip.query: clip for clip in clips}
     references = [words(by_query[turn.query].text) for turn in turns]
     expected = [(by_query[turn.query].expected_passage, turn.passages) for turn in turns]
     hits = [passages[:1] == (passage,) for passage, passages in expected if passage is not None]
     return Quality(
+        mode=mode,
         wiring=wiring,
         round=round_,
         word_error_rate=jiwer.wer(references, [words(turn.transcript) for turn in turns]),
@@ -55,7 +77,46 @@ def assess(clips: Sequence[Clip], turns: Sequence[Turn]) -> Quality:
             turn.audio.endpoint is not None and turn.audio.endpoint < turn.audio.speech_end for turn in turns
         ),
         silent_answers=sum(not turn.answer.strip() or turn.wall.first_sound is None for turn in turns),
+        **(_assess_live(turns) if mode == "live" else {}),
     )
+
+
+def _assess_live(turns: Sequence[Turn]) -> dict[str, Any]:
+    lives = [turn.live for turn in turns if turn.live is not None]
+    lateness_ms = [ns / NS_PER_MS for live in lives for ns in live.frame_lateness_ns]
+    # An answer that was never spoken counts as words that were not heard.
+    answers = [(words(turn.answer), words(turn.live.heard if turn.live else "")) for turn in turns]
+    answers = [(said, heard) for said, heard in answers if said]
+    jumps = [live.joint_jump for live in lives if live.joint_jump is not None]
+    changes = [
+        word_changes([partial.text for partial in turn.live.partials], turn.transcript) for turn in turns if turn.live
+    ]
+    return {
+        "frame_lateness_ms": nearest_rank(lateness_ms, 95) if lateness_ms else None,
+        "underruns": sum(len(live.underruns_ns) for live in lives),
+        "answer_word_error_rate": (
+            jiwer.wer([said for said, _ in answers], [heard for _, heard in answers]) if answers else None
+        ),
+        "joint_jump": max(jumps, default=None),
+        "committed_words": sum(committed for committed, _ in changes),
+        "changed_words": sum(changed for _, changed in changes),
+    }
+
+
+def word_changes(partials: Sequence[str], final: str) -> tuple[int, int]:
+    """How many words two partial transcripts in a row agreed on, from the beginning, and how many of these changed.
+
+    A word is committed once, by the first two partials that agree on it and on all before it.
+    """
+    committed: list[str] = []
+    for earlier, later in pairwise(words(text).split() for text in partials):
+        agreed = 0
+        while agreed < min(len(earlier), len(later)) and earlier[agreed] == later[agreed]:
+            agreed += 1
+        committed += later[len(committed) : agreed]
+    last = words(final).split()
+    changed = sum(i >= len(last) or word != last[i] for i, word in enumerate(committed))
+    return len(committed), changed
 
 
 def faults(budget: Budget, guard: str, rounds: Sequence[Quality]) -> Iterator[str]:
@@ -63,11 +124,17 @@ def faults(budget: Budget, guard: str, rounds: Sequence[Quality]) -> Iterator[st
     bound = getattr(budget.guards, guard)
     for quality in rounds:
         value = getattr(quality, guard)
-        where = f"{guard}, {quality.wiring}, round {quality.round}"
+        where = f"{guard}, {quality.mode} {quality.wiring}, round {quality.round}"
         if value is None:
-            continue
-        if isinstance(bound, AtMost):
+            if guard != "hit_at_1":
+                yield f"{where}: nothing was measured"
+        elif isinstance(bound, AtMost):
             if value > bound.max:
-                yield f"{where}: {value:.3g} is above the limit of {bound.max:g}"
+                yield f"{where}: {value:.3g} is above the limit of {bound.max:g}{_MEANS.get(guard, '')}"
         elif value < bound.min:
             yield f"{where}: {value:.3g} is below the least of {bound.min:g}"
+
+
+_MEANS = {
+    "frame_lateness_ms": "; this machine was too busy to feed audio in time, and the round's figures tell nothing",
+}

@@ -1,8 +1,8 @@
-"""What a run tells its reader: the budget table, both wirings side by side, two waterfalls, what to shorten first."""
+"""What a run tells its reader: the budget tables, both wirings side by side, two waterfalls, what to shorten first."""
 
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from rich import box
@@ -10,11 +10,22 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from firstsound.budget import BYTES_PER_GIB, MEMORY_LINE, TIME_LINES, Verdict
+from firstsound.budget import ALL_WIRINGS, BYTES_PER_GIB, CLOSURE_LINE, MEMORY_LINE, TIME_LINES, Line, Verdict
 from firstsound.clock import NS_PER_MS
-from firstsound.percentile import rank
-from firstsound.suite import ALL_WIRINGS, Results
-from firstsound.turn import STAGES, Turn, first_sound_parts_ns, perceived_of_ns, stages_ns
+from firstsound.percentile import nearest_rank, rank
+from firstsound.quality import Quality
+from firstsound.suite import Results, clock_of, telling
+from firstsound.turn import (
+    MODES,
+    STAGES,
+    WIRINGS,
+    Mode,
+    Turn,
+    Wiring,
+    first_sound_parts_ns,
+    perceived_of_ns,
+    stages_ns,
+)
 
 BAR_WIDTH = 48
 FEW_SAMPLES = 20
@@ -22,12 +33,8 @@ FEW_SAMPLES = 20
 _MIB = 2**20
 
 
-def _bound_wiring(results: Results) -> str:
+def _bound_wiring(results: Results) -> Wiring:
     return next(wiring for wiring, force in results.inputs.budget.wirings.items() if force == "bind")
-
-
-def _verdict(results: Results, line: str, wiring: str) -> Verdict | None:
-    return results.verdict(line, wiring) if results.samples(line, wiring) else None
 
 
 def _word(verdict: Verdict | None) -> str:
@@ -35,33 +42,39 @@ def _word(verdict: Verdict | None) -> str:
         return "NOT MEASURED"
     if verdict.breaks:
         return "OVER"
-    return "within" if verdict.within else "over (reported)"
+    return "over (reported)" if verdict.exceeded else "within"
 
 
-def _rows(results: Results) -> tuple[list[str], list[list[str]]]:
-    """The budget table: one row a line; for each wiring p50, p95 and verdict."""
+def _names(mode: Mode) -> list[str]:
+    return [*TIME_LINES, *([CLOSURE_LINE] if mode == "live" else [])]
+
+
+def _rows(results: Results, mode: Mode) -> tuple[list[str], list[list[str]]]:
+    """The budget table of a mode: one row a line; for each wiring p50, p95 and verdict."""
     wirings = results.inputs.wirings
     header = ["line", "clock", "limit ms"]
     for wiring in wirings:
         header += [f"{wiring} p50", "p95", "margin", "verdict"]
     rows = []
-    for line, clock in TIME_LINES.items():
-        p50_limit, p95_limit = results.inputs.budget.limits(line)
-        row = [line, clock, f"{p50_limit:g}" if p50_limit == p95_limit else f"{p50_limit:g} / {p95_limit:g}"]
+    for name in _names(mode):
+        p50_limit, p95_limit = results.inputs.budget.limits(name)
+        row = [name, clock_of(name), f"{p50_limit:g}" if p50_limit == p95_limit else f"{p50_limit:g} / {p95_limit:g}"]
         for wiring in wirings:
-            verdict = _verdict(results, line, wiring)
-            numbers = ["-"] * 3 if verdict is None else [f"{x:.1f}" for x in (verdict.p50, verdict.p95, verdict.margin)]
+            verdict = results.verdict(Line(name, mode, wiring))
+            numbers = ["-"] * 3
+            if verdict is not None:
+                numbers = [f"{x:.1f}" for x in (verdict.p50.observed, verdict.p95.observed, verdict.margin)]
             row += [*numbers, _word(verdict)]
         rows.append(row)
     return header, rows
 
 
-def _sample_note(results: Results) -> str:
+def _sample_note(results: Results, mode: Mode) -> str:
     """How many samples stand behind the percentiles."""
     notes = []
     for wiring in results.inputs.wirings:
-        n = len(results.samples("perceived", wiring))
-        failed = len(results.failures(wiring))
+        n = len(results.completed(mode, wiring))
+        failed = len(results.failures(mode, wiring))
         note = f"{wiring}: n={n}"
         if n:
             note += f", p95 is rank {rank(95, n)}"
@@ -70,44 +83,46 @@ def _sample_note(results: Results) -> str:
     return f"Profile {results.inputs.settings.profile}. Nearest rank; {'; '.join(notes)}."
 
 
-def _saved(results: Results) -> str | None:
+def _saved(results: Results, mode: Mode) -> list[str]:
     """What the overlapped wiring saves against the serial one, at the median."""
-    serial, overlapped = (_verdict(results, "perceived", w) for w in ("serial", "overlapped"))
+    serial, overlapped = (results.verdict(Line("perceived", mode, w)) for w in WIRINGS)
     if serial is None or overlapped is None:
-        return None
-    after = {w: _median(results, w) for w in ("serial", "overlapped")}
-    return (
-        f"Overlapping saves {serial.p50 - overlapped.p50:.0f} ms of {serial.p50:.0f} ms at the median; after the "
-        f"endpoint {after['serial']:.0f} ms become {after['overlapped']:.0f} ms, "
+        return []
+    after = {w: _after_endpoint_ms(results, mode, w) for w in WIRINGS}
+    told = (
+        f"Overlapping saves {serial.p50.observed - overlapped.p50.observed:.0f} ms of {serial.p50.observed:.0f} ms at "
+        f"the median; after the endpoint {after['serial']:.0f} ms become {after['overlapped']:.0f} ms, "
         f"{after['serial'] / max(after['overlapped'], 0.001):.1f} times shorter."
     )
+    return [told]
 
 
-def _median(results: Results, wiring: str) -> float:
-    """The median of what follows the endpoint, in ms."""
-    done = sorted(turn.wall.first_sound.ns for turn in results.measured(wiring) if turn.wall.first_sound is not None)
-    return done[rank(50, len(done)) - 1] / NS_PER_MS
+def _after_endpoint_ms(results: Results, mode: Mode, wiring: Wiring) -> float:
+    """The median of what follows the endpoint."""
+    marks = [turn.wall.first_sound for turn in results.completed(mode, wiring)]
+    return nearest_rank([mark.ns for mark in marks if mark is not None], 50) / NS_PER_MS
 
 
 def _memory(results: Results) -> list[str]:
-    verdict = _verdict(results, MEMORY_LINE, ALL_WIRINGS)
-    if verdict is None:
-        return ["memory: NOT MEASURED"]
-    headroom = verdict.limit - results.peak_bytes
+    verdicts = {mode: results.verdict(Line(MEMORY_LINE, mode, ALL_WIRINGS)) for mode in results.inputs.modes}
+    lines = []
+    for mode, verdict in verdicts.items():
+        if verdict is None:
+            lines.append(f"memory, {mode}: NOT MEASURED")
+        else:
+            p50, p95 = verdict.p50, verdict.p95
+            lines.append(
+                f"memory, {mode}: p50 {p50.observed / _MIB:.0f} MiB, p95 {p95.observed / _MIB:.0f} MiB (PSS, rank "
+                f"{p95.rank} of n={verdict.n}), limit {p50.limit / _MIB:.0f} MiB: {_word(verdict)}"
+            )
     python = results.peaks_bytes[os.getpid()]
-    servers = [peak for pid, peak in results.peaks_bytes.items() if pid != os.getpid()]
-    servers_bytes = sum(servers)
-    lines = [
-        (
-            f"memory: p50 {verdict.p50 / _MIB:.0f} MiB, p95 {verdict.p95 / _MIB:.0f} MiB (PSS, rank {verdict.p95_rank} "
-            f"of n={verdict.n}), limit {verdict.limit / _MIB:.0f} MiB: {_word(verdict)}"
-        ),
-        (
-            f"  peaks (VmHWM): Python {python / _MIB:.0f} MiB, servers {servers_bytes / _MIB:.0f} MiB, together at "
-            f"most {results.peak_bytes / _MIB:.0f} MiB; {headroom / _MIB:.0f} MiB are left: "
-            f"{_room(headroom, servers_bytes)}"
-        ),
-    ]
+    servers_bytes = sum(peak for pid, peak in results.peaks_bytes.items() if pid != os.getpid())
+    headroom = results.inputs.budget.limits(MEMORY_LINE)[0] - results.peak_bytes
+    lines.append(
+        f"  peaks (VmHWM): Python {python / _MIB:.0f} MiB, servers {servers_bytes / _MIB:.0f} MiB, together at "
+        f"most {results.peak_bytes / _MIB:.0f} MiB; {headroom / _MIB:.0f} MiB are left: "
+        f"{_room(headroom, servers_bytes)}"
+    )
     if (c := results.container) is not None:
         limit = "none" if c.limit_bytes is None else f"{c.limit_bytes / BYTES_PER_GIB:.1f} GiB"
         lines.append(
@@ -125,10 +140,10 @@ def _room(headroom_bytes: float, server_bytes: int) -> str:
     return f"room for {more} more servers of this size" if more > 0 else "no room for another server of this size"
 
 
-def _quality(results: Results) -> list[str]:
+def _quality(results: Results, mode: Mode) -> list[str]:
     lines = []
     for wiring in results.inputs.wirings:
-        rounds = [q for q in results.quality if q.wiring == wiring]
+        rounds = [q for q in results.quality if (q.mode, q.wiring) == (mode, wiring)]
         hits = [q.hit_at_1 for q in rounds if q.hit_at_1 is not None]
         hit = f"hit@1 at least {min(hits):.3f}" if hits else "hit@1 not measured (no clip names its passage)"
         lines.append(
@@ -136,6 +151,56 @@ def _quality(results: Results) -> list[str]:
             f"{sum(q.early_endpoints for q in rounds)} early endpoints, "
             f"{sum(q.silent_answers for q in rounds)} silent answers"
         )
+        if mode == "live":
+            lines += _heard(results, wiring, rounds)
+    return lines
+
+
+def _heard(results: Results, wiring: Wiring, rounds: Sequence[Quality]) -> list[str]:
+    """How well the live turns were fed, played and understood."""
+    lives = [turn.live for turn in results.measured("live", wiring) if turn.live is not None]
+    backlogs_ms = [live.backlog_ns / NS_PER_MS for live in lives if live.backlog_ns is not None]
+    backlog = (
+        f"p50 {nearest_rank(backlogs_ms, 50):.0f} ms, at most {max(backlogs_ms):.0f} ms"
+        if backlogs_ms
+        else "NOT MEASURED"
+    )
+    committed = sum(q.committed_words or 0 for q in rounds)
+    changed = sum(q.changed_words or 0 for q in rounds)
+    devices = (
+        f"  microphone: frames late by {_worst(q.frame_lateness_ms for q in rounds)} ms (p95 of the worst round); "
+        f"loudspeaker: {sum(q.underruns or 0 for q in rounds)} underruns, largest step at a joint "
+        f"{_worst(q.joint_jump for q in rounds)} of full scale"
+    )
+    understanding = (
+        f"  recognizer: backlog at the endpoint {backlog}; {changed} of {committed} committed words changed; recorded "
+        f"answers understood with a word error rate of {_worst(q.answer_word_error_rate for q in rounds)}"
+    )
+    return [devices, understanding]
+
+
+def _worst(values: Iterable[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return f"{max(known):.3g}" if known else "NOT MEASURED"
+
+
+def _modes_compared(results: Results) -> list[str]:
+    """Each stage's median stepped and live, side by side."""
+    if len(results.inputs.modes) < len(MODES):
+        return []
+    lines = ["stepped -> live, p50 in ms:"]
+    for wiring in results.inputs.wirings:
+        told = []
+        for name in TIME_LINES:
+            stepped, live = (results.verdict(Line(name, mode, wiring)) for mode in MODES)
+            if stepped is None or live is None:
+                told.append(f"{name} not measured")
+                continue
+            before, after = stepped.p50.observed, live.p50.observed
+            # A share of next to nothing tells nothing.
+            change = f" ({100 * (after / before - 1):+.0f} %)" if before >= 1 else ""
+            told.append(f"{name} {before:.0f} -> {after:.0f}{change}")
+        lines.append(f"  {wiring}: {', '.join(told)}")
     return lines
 
 
@@ -143,36 +208,34 @@ def _failures(results: Results) -> list[str]:
     return [f"FAILED {turn.name}: {turn.error}" for turn in results.turns if turn.error is not None]
 
 
-def _shorten(results: Results) -> str:
+def _shorten(results: Results, mode: Mode) -> str:
     """The stage to shorten first, in the wiring that binds: the one most over its limit, else the longest."""
     wiring = _bound_wiring(results)
-    verdicts = [v for stage in STAGES if (v := _verdict(results, stage, wiring)) is not None]
+    verdicts = [v for stage in STAGES if (v := results.verdict(Line(stage, mode, wiring))) is not None]
     if not verdicts:
         return "Nothing was measured."
-    over = [v for v in verdicts if v.exceeded]
+    over = [held for v in verdicts for held in v.exceeded]
     if over:
-        worst = max(over, key=lambda v: max(e.observed / e.limit for e in v.exceeded))
-        e = max(worst.exceeded, key=lambda e: e.observed / e.limit)
-        return f"Shorten first: {worst.line} ({wiring}): p{e.percentile} {e.observed:.0f} ms against {e.limit:.0f} ms."
-    longest = max(verdicts, key=lambda v: v.p50)
+        held = max(over, key=lambda held: held.observed / held.limit)
+        worst = next(v.line for v in verdicts if held in v.exceeded)
+        return f"Shorten first: {worst}: p{held.percentile} {held.observed:.0f} ms against {held.limit:.0f} ms."
+    longest = max(verdicts, key=lambda v: v.p50.observed)
     text = (
-        f"All stages keep their limits. Shorten first: {longest.line} ({wiring}), the longest with {longest.p50:.0f} ms"
+        f"All stages keep their limits. Shorten first: {longest.line}, the longest with {longest.p50.observed:.0f} ms"
     )
-    wall = max((v for v in verdicts if TIME_LINES[v.line] == "wall"), key=lambda v: v.p50, default=longest)
-    return text + ("." if wall is longest else f"; after the endpoint: {wall.line} with {wall.p50:.0f} ms.")
+    after = max((v for v in verdicts if clock_of(v.line.name) == "wall"), key=lambda v: v.p50.observed, default=longest)
+    return text + (
+        "." if after is longest else f"; after the endpoint: {after.line.name} with {after.p50.observed:.0f} ms."
+    )
 
 
-def _waterfalls(results: Results) -> list[str]:
+def _waterfalls(results: Results, mode: Mode) -> list[str]:
     """The median and the slowest turn of the binding wiring, drawn to one scale."""
-    wiring = _bound_wiring(results)
-    turns = sorted((t for t in results.measured(wiring) if t.error is None), key=perceived_of_ns)
-    if not turns:
-        return []
-    slowest_ns = perceived_of_ns(turns[-1])
+    turns = telling(results, mode, _bound_wiring(results))
     lines = []
-    for title, turn in (("median", turns[rank(50, len(turns)) - 1]), ("slowest", turns[-1])):
+    for title, turn in turns.items():
         lines.append(f"{title} turn: {turn.name}: {perceived_of_ns(turn) / NS_PER_MS:.0f} ms ({turn.cache} prompt)")
-        lines += _bars(turn, slowest_ns)
+        lines += _bars(turn, perceived_of_ns(turns["slowest"]))
     return lines
 
 
@@ -193,48 +256,55 @@ def _bars(turn: Turn, scale_ns: int) -> list[str]:
 
 
 def terminal(results: Results, width: int) -> str:
-    """The report as text of at most `width` columns, where the table allows."""
-    header, rows = _rows(results)
-    title = "firstsound: the silence before the answer, in ms"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for name in header:
-        justify: Literal["left", "right"] = "left" if name in {"line", "clock", "verdict"} else "right"
-        table.add_column(name.replace(" ", "\n"), justify=justify, no_wrap=True)
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+    """The report as text of at most `width` columns, where the tables allow."""
     out = io.StringIO()
     console = Console(file=out, width=max(width, 120), highlight=False, markup=False, emoji=False)
-    console.print(table)
-    for line in _story(results):
+    for mode in results.inputs.modes:
+        header, rows = _rows(results, mode)
+        title = f"firstsound: the silence before the answer, {_MODE_TITLES[mode]}, in ms"
+        table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        for name in header:
+            justify: Literal["left", "right"] = "left" if name in {"line", "clock", "verdict"} else "right"
+            table.add_column(name.replace(" ", "\n"), justify=justify, no_wrap=True)
+        for row in rows:
+            table.add_row(*(Text(cell) for cell in row))
+        console.print(table)
+        for line in _story(results, mode):
+            console.print(Text(line), soft_wrap=True)
+        console.print()
+    for line in _epilogue(results):
         console.print(Text(line), soft_wrap=True)
     return out.getvalue()
 
 
-def _story(results: Results) -> list[str]:
-    saved = _saved(results)
+_MODE_TITLES: dict[Mode, str] = {"stepped": "stepped", "live": "live, off the recordings"}
+
+
+def _story(results: Results, mode: Mode) -> list[str]:
     return [
-        _sample_note(results),
-        *([saved] if saved else []),
-        *_memory(results),
-        *_quality(results),
-        *_waterfalls(results),
-        _shorten(results),
-        *_failures(results),
+        _sample_note(results, mode),
+        *_saved(results, mode),
+        *_quality(results, mode),
+        *_waterfalls(results, mode),
+        _shorten(results, mode),
     ]
+
+
+def _epilogue(results: Results) -> list[str]:
+    return [*_modes_compared(results), *_memory(results), *_failures(results)]
 
 
 def markdown(results: Results) -> str:
     """The report for a job page."""
-    header, rows = _rows(results)
-    lines: Sequence[str] = [
-        "### firstsound",
-        "",
-        *("| " + " | ".join(cells) + " |" for cells in (header, ["---"] * len(header), *rows)),
-        "",
-        "```text",
-        # A fence inside what was transcribed must not end this one.
-        *(line.replace("```", "'''") for line in _story(results)),
-        "```",
-        "",
-    ]
-    return "\n".join(lines)
+    lines = ["### firstsound", ""]
+    for mode in results.inputs.modes:
+        header, rows = _rows(results, mode)
+        lines += [f"#### {_MODE_TITLES[mode]}", ""]
+        lines += ["| " + " | ".join(cells) + " |" for cells in (header, ["---"] * len(header), *rows)]
+        lines += _fenced(_story(results, mode))
+    return "\n".join([*lines, *_fenced(_epilogue(results))])
+
+
+def _fenced(lines: Sequence[str]) -> list[str]:
+    # A fence inside what was transcribed must not end this one.
+    return ["", "```text", *(line.replace("```", "'''") for line in lines), "```", ""]

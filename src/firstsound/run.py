@@ -1,21 +1,26 @@
-"""A whole run: a warm-up round and the measured ones, every wiring on every query, interleaved."""
+"""A whole run: for each mode a warm-up and the measured rounds, every wiring on every query, interleaved."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import TextIO
 
-from firstsound.clock import Clock
+from firstsound import live, stepped
+from firstsound.clock import NS_PER_S, Clock
 from firstsound.manifest import Clip
 from firstsound.memory import MemoryMonitor
-from firstsound.stages import Stack
-from firstsound.turn import WARM_UP_ROUND, Turn, Wiring, to_json
-from firstsound.wiring import run_turn
+from firstsound.recording import Recording
+from firstsound.stages import SAMPLE_RATE_HZ, Stack
+from firstsound.turn import MODES, WARM_UP_ROUND, Mode, Turn, Wiring
+from firstsound.turnfile import to_json
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     """One turn that is to be run."""
 
+    mode: Mode
     round: int
     wiring: Wiring
     clip: Clip
@@ -29,19 +34,24 @@ class Progress:
     done: int
     total: int
     left_s: float | None
-    """Seconds to go at the pace so far; None before the first turn is done."""
+    """Seconds to go, about; None before the first turn is done."""
 
 
-def schedule(clips: Sequence[Clip], wirings: Sequence[Wiring], rounds: int) -> Iterator[Step]:
-    """The steps of a run in their order: the warm-up, then `rounds` rounds, the wirings taking turns.
+def schedule(clips: Sequence[Clip], wirings: Sequence[Wiring], rounds: Mapping[Mode, int]) -> Iterator[Step]:
+    """The steps of a run in their order: for each mode the warm-up, then its rounds, the wirings taking turns.
 
     Each wiring goes through the clips from another place, so that (from three clips on) no prompt follows its own
     like and finds it cached.
     """
-    for round_ in range(WARM_UP_ROUND, rounds):
-        for i in range(len(clips)):
-            for w, wiring in enumerate(wirings):
-                yield Step(round_, wiring, clips[(i - w * len(clips) // len(wirings)) % len(clips)])
+    for mode in MODES:
+        if not rounds.get(mode, 0):
+            continue
+        for round_ in range(WARM_UP_ROUND, rounds[mode]):
+            # Live turns take the time that speaking takes; one of each wiring warms up what there is to warm up.
+            heard = clips[:1] if mode == "live" and round_ == WARM_UP_ROUND else clips
+            for i in range(len(heard)):
+                for w, wiring in enumerate(wirings):
+                    yield Step(mode, round_, wiring, heard[(i - w * len(heard) // len(wirings)) % len(heard)])
 
 
 def execute(
@@ -50,18 +60,38 @@ def execute(
     clock: Clock,
     monitor: MemoryMonitor,
     turns_file: TextIO,
+    recordings: Path,
     tell: Callable[[Progress], None],
 ) -> list[Turn]:
-    """Run every step, and write each turn to `turns_file` as soon as it is over."""
+    """Run every step; write each turn to `turns_file`, and a live one's recording to `recordings`, as it ends."""
     turns: list[Turn] = []
-    start_ns = clock.now_ns()
+    took_ns: dict[Mode, list[int]] = {}
     for done, step in enumerate(steps):
-        elapsed_s = (clock.now_ns() - start_ns) / 1e9
-        tell(Progress(step, done, len(steps), elapsed_s / done * (len(steps) - done) if done else None))
-        monitor.tag = (step.clip.query, step.round)
-        turn = run_turn(stack, step.clip, step.round, step.wiring, clock)
-        monitor.tag = None
+        tell(Progress(step, done, len(steps), _left_s(took_ns, steps[done:]) if done else None))
+        start_ns = clock.now_ns()
+        monitor.tag = (step.mode, step.clip.query, step.round)
+        if step.mode == "live":
+            file = recordings / recording_name(step.clip.query, step.wiring, step.round)
+            turn = live.run_turn(stack, step.clip, step.round, step.wiring, clock, partial(Recording.write, path=file))
+        else:
+            turn = stepped.run_turn(stack, step.clip, step.round, step.wiring, clock)
         turns.append(turn)
         turns_file.write(to_json(turn) + "\n")
         turns_file.flush()
+        took_ns.setdefault(step.mode, []).append(clock.now_ns() - start_ns)
     return turns
+
+
+def _left_s(took_ns: Mapping[Mode, Sequence[int]], steps: Sequence[Step]) -> float:
+    """How long the steps will take at their mode's pace so far; a mode yet to come takes at least its clips' length."""
+
+    def turn_s(step: Step) -> float:
+        took = took_ns.get(step.mode)
+        return sum(took) / len(took) / NS_PER_S if took else len(step.clip.samples) / SAMPLE_RATE_HZ
+
+    return sum(map(turn_s, steps))
+
+
+def recording_name(query: str, wiring: Wiring, round_: int) -> str:
+    """The file name of a live turn's recording."""
+    return f"{query}-{wiring}-{'warm-up' if round_ == WARM_UP_ROUND else round_}.flac"

@@ -5,6 +5,7 @@ A stage only does its work. It takes no time, keeps no marks, retries nothing: t
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, Protocol
 
 import numpy as np
@@ -70,14 +71,23 @@ class AudioChunk:
             raise ValueError(f"a chunk's rate must be positive, not {self.rate_hz} Hz")
 
 
+class Heard(Enum):
+    """What an endpointer makes of a frame."""
+
+    SILENCE = "silence"
+    SPEECH = "speech"
+    ENDPOINT = "endpoint"
+    """The user is done; what follows is not asked for."""
+
+
 class Endpointer(Protocol):
-    """Decides when the user is done. One instance hears one clip, each frame once."""
+    """Tells speech from silence, and decides when the user is done. One instance hears one clip, each frame once."""
 
     frame_samples: int
     """Samples a frame, at 16 kHz."""
 
-    def is_endpoint(self, frame: Int16Audio) -> bool:
-        """Hear one frame, int16, shape (frame_samples,); true once the user is done."""
+    def hear(self, frame: Int16Audio) -> Heard:
+        """Hear one frame, int16, shape (frame_samples,)."""
         ...
 
 
@@ -86,6 +96,21 @@ class Recognizer(Protocol):
 
     def transcribe(self, samples: Float32Audio) -> str:
         """The final transcript of 16 kHz mono float32 samples, shape (n,), or "" where there is no speech."""
+        ...
+
+
+class Transcription(Protocol):
+    """Turns one utterance into text while it is being spoken."""
+
+    def hear(self, samples: Float32Audio, *, speech: bool) -> str | None:
+        """Hear the next 16 kHz mono float32 samples, shape (n,); a partial transcript of all so far if there is news.
+
+        `speech` is what the endpointer makes of them.
+        """
+        ...
+
+    def finish(self) -> str:
+        """The final transcript, or "" where there was no speech; nothing more will be heard."""
         ...
 
 
@@ -127,6 +152,8 @@ class Stack:
     retriever: Retriever
     llm: LanguageModel
     synthesizer: Synthesizer
+    new_transcription: Callable[[], Transcription] | None = None
+    """Begins a streaming transcription, for live turns; without it, the recognizer hears the utterance at its end."""
     pids: Callable[[], Iterable[int]] = tuple
     """The other processes that serve the stack, for the memory line; called at every sample."""
     facts: Mapping[str, Any] = field(default_factory=dict)

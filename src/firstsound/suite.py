@@ -9,19 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from firstsound import budget, corpus, limits, manifest, memory, run, trace
-from firstsound.budget import MEMORY_LINE, TIME_LINES, Sample, Verdict
+from firstsound.budget import ALL_WIRINGS, CLOSURE_LINE, MEMORY_LINE, TIME_LINES, Held, Line, Sample, Verdict
 from firstsound.clock import NS_PER_MS, NS_PER_S, Clock
 from firstsound.errors import FirstsoundError
 from firstsound.manifest import Clip
 from firstsound.percentile import rank
 from firstsound.quality import GUARDS, Quality, assess
 from firstsound.stages import Passage, Setup, Stack, StackBuilder
-from firstsound.turn import WARM_UP_ROUND, Turn, Wiring, perceived_of_ns, stages_ns
+from firstsound.turn import MODES, WARM_UP_ROUND, Mode, Turn, Wiring, closure_ns, perceived_of_ns, stages_ns
 
 MEMORY_INTERVAL_S = 1.0
 """A sample of 700 MiB takes a core 20 to 50 ms, so they are kept apart; peaks come from the kernel's own mark."""
-ALL_WIRINGS = "all"
-"""The wiring of the memory line: the processes are the same for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +31,8 @@ class Settings:
     profile: str
     clips: Path
     corpus: Path
-    rounds: int
+    rounds: Mapping[Mode, int]
+    """Measured rounds a mode; 0 leaves it out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +50,27 @@ class Inputs:
         return tuple(self.budget.wirings)
 
     @property
-    def samples_a_line(self) -> int:
-        """How many turns each wiring must bring."""
-        return len(self.clips) * self.settings.rounds
+    def modes(self) -> tuple[Mode, ...]:
+        """The modes to run, in their order."""
+        return tuple(mode for mode in MODES if self.settings.rounds.get(mode, 0))
 
-    def lines(self) -> list[tuple[str, str]]:
-        """Every (line, wiring) that a complete run judges."""
-        return [(line, wiring) for line in TIME_LINES for wiring in self.wirings] + [(MEMORY_LINE, ALL_WIRINGS)]
+    def samples_a_line(self, mode: Mode) -> int:
+        """How many turns each wiring must bring in a mode."""
+        return len(self.clips) * self.settings.rounds[mode]
 
-    def guards(self) -> list[tuple[str, str]]:
-        """Every (guard, wiring) that a complete run judges."""
-        return [(guard, wiring) for guard in GUARDS for wiring in self.wirings]
+    def lines(self) -> list[Line]:
+        """Every line that a complete run judges."""
+        return [line for mode in self.modes for line in self.lines_of(mode)]
+
+    def lines_of(self, mode: Mode) -> list[Line]:
+        """Every line that a complete run judges in one mode."""
+        names = [*TIME_LINES, *([CLOSURE_LINE] if mode == "live" else [])]
+        lines = [Line(name, mode, wiring) for name in names for wiring in self.wirings]
+        return [*lines, Line(MEMORY_LINE, mode, ALL_WIRINGS)]
+
+    def guards(self) -> list[Line]:
+        """Every guard that a complete run judges."""
+        return [Line(g, mode, wiring) for mode in self.modes for g in GUARDS[mode] for wiring in self.wirings]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,33 +86,39 @@ class Results:
     facts: Mapping[str, Any]
     quality: Sequence[Quality] = field(default=())
 
-    def measured(self, wiring: str) -> list[Turn]:
-        """The turns of one wiring, without the warm-up."""
-        return [turn for turn in self.turns if turn.wiring == wiring and turn.round != WARM_UP_ROUND]
+    def measured(self, mode: Mode, wiring: str) -> list[Turn]:
+        """The turns of one mode and wiring, without the warm-up."""
+        return [t for t in self.turns if (t.mode, t.wiring) == (mode, wiring) and t.round != WARM_UP_ROUND]
 
-    def failures(self, wiring: str) -> list[Turn]:
-        """The measured turns of one wiring that failed."""
-        return [turn for turn in self.measured(wiring) if turn.error is not None]
+    def completed(self, mode: Mode, wiring: str) -> list[Turn]:
+        """The measured turns of one mode and wiring that did not fail."""
+        return [turn for turn in self.measured(mode, wiring) if turn.error is None]
 
-    def samples(self, line: str, wiring: str) -> list[Sample]:
+    def failures(self, mode: Mode, wiring: str) -> list[Turn]:
+        """The measured turns of one mode and wiring that failed."""
+        return [turn for turn in self.measured(mode, wiring) if turn.error is not None]
+
+    def memory_of(self, mode: Mode) -> list[memory.MemorySample]:
+        """The memory samples taken while one mode ran; what was sampled before the first turn counts to the first."""
+        return [s for s in self.memory_samples if (s.tag[0] if s.tag else self.inputs.modes[0]) == mode]
+
+    def samples(self, line: Line) -> list[Sample]:
         """The samples of one line, in ms, or bytes for memory; failed turns have none."""
-        if line == MEMORY_LINE:
+        if line.name == MEMORY_LINE:
             return [
-                Sample(s.tag[0] if s.tag else None, s.tag[1] if s.tag else None, s.total_bytes)
-                for s in self.memory_samples
+                Sample(s.tag[1] if s.tag else None, s.tag[2] if s.tag else None, s.total_bytes)
+                for s in self.memory_of(line.mode)
             ]
-        turns = [turn for turn in self.measured(wiring) if turn.error is None]
-        return [Sample(turn.query, turn.round, line_ms(turn, line)) for turn in turns]
+        turns = self.completed(line.mode, line.wiring)
+        return [Sample(turn.query, turn.round, line_ms(turn, line.name)) for turn in turns]
 
-    def verdict(self, line: str, wiring: str) -> Verdict:
-        """The verdict of one line.
-
-        Raises:
-            ValueError: the line has no samples.
-        """
+    def verdict(self, line: Line) -> Verdict | None:
+        """The verdict of one line; None where it has no samples."""
+        values = [s.value for s in self.samples(line)]
+        if not values:
+            return None
         b = self.inputs.budget
-        profile = b.profile(self.inputs.settings.profile)
-        return budget.judge(b, profile, line, wiring, [s.value for s in self.samples(line, wiring)])
+        return budget.judge(b, b.profile(self.inputs.settings.profile), line, values)
 
     @property
     def peak_bytes(self) -> int:
@@ -111,9 +126,16 @@ class Results:
         return sum(self.peaks_bytes.values())
 
 
-def line_ms(turn: Turn, line: str) -> float:
+def line_ms(turn: Turn, name: str) -> float:
     """The value of one time line in one turn, in milliseconds."""
-    return (perceived_of_ns(turn) if line == "perceived" else stages_ns(turn)[line]) / NS_PER_MS
+    match name:
+        case "perceived":
+            ns = perceived_of_ns(turn)
+        case "closure":
+            ns = abs(closure_ns(turn))
+        case _:
+            ns = stages_ns(turn)[name]
+    return ns / NS_PER_MS
 
 
 def load(settings: Settings) -> Inputs:
@@ -122,8 +144,9 @@ def load(settings: Settings) -> Inputs:
     Raises:
         FirstsoundError: one of them is missing or wrong.
     """
-    if settings.rounds < 1:
-        raise FirstsoundError(f"at least one measured round is needed, not {settings.rounds}")
+    if min(settings.rounds.values()) < 0 or not any(settings.rounds.values()):
+        told = ", ".join(f"{mode} {rounds}" for mode, rounds in settings.rounds.items())
+        raise FirstsoundError(f"at least one measured round is needed in some mode, not {told}")
     b = budget.load(settings.budgets)
     b.profile(settings.profile)
     return Inputs(settings, b, manifest.load(settings.clips), corpus.load(settings.corpus))
@@ -154,25 +177,27 @@ def execute(inputs: Inputs, clock: Clock, folder: Path, tell: Callable[[run.Prog
     builder = find_builder(inputs.settings.stack)
     steps = list(run.schedule(inputs.clips, inputs.wirings, inputs.settings.rounds))
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        recordings = folder / "recordings"
+        (recordings if "live" in inputs.modes else folder).mkdir(parents=True, exist_ok=True)
         turns_file = (folder / "turns.jsonl").open("w", encoding="utf-8")
     except OSError as e:
         raise FirstsoundError(f"{folder}: results cannot be written there: {e}") from e
     with turns_file, builder(Setup(inputs.passages, bounds.threads)) as stack:
         with memory.MemoryMonitor(clock, stack.pids, MEMORY_INTERVAL_S) as monitor:
-            turns = run.execute(stack, steps, clock, monitor, turns_file, tell)
+            turns = run.execute(stack, steps, clock, monitor, turns_file, recordings, tell)
         pools = limits.check_pools(bounds.threads)
         facts = _facts(inputs, stack, bounds, pools)
     throttled_after = limits.throttled()
     if throttled_before is not None and throttled_after is not None:
         facts["throttled"] = asdict(throttled_after - throttled_before)
     quality = [
-        assess(inputs.clips, [turn for turn in turns if (turn.round, turn.wiring) == (round_, wiring)])
-        for round_ in range(inputs.settings.rounds)
+        assess(inputs.clips, [turn for turn in turns if (turn.mode, turn.round, turn.wiring) == (mode, round_, wiring)])
+        for mode in inputs.modes
+        for round_ in range(inputs.settings.rounds[mode])
         for wiring in inputs.wirings
     ]
     _write_traces(turns, folder / "traces")
-    return Results(
+    results = Results(
         inputs,
         turns,
         monitor.samples,
@@ -182,17 +207,39 @@ def execute(inputs: Inputs, clock: Clock, folder: Path, tell: Callable[[run.Prog
         facts,
         quality,
     )
+    if "live" in inputs.modes:
+        _keep_the_telling(results, recordings)
+    return results
+
+
+def telling(results: Results, mode: Mode, wiring: str) -> dict[str, Turn]:
+    """The median and the slowest turn of one mode and wiring; nothing where none was completed."""
+    turns = sorted(results.completed(mode, wiring), key=perceived_of_ns)
+    return {"median": turns[rank(50, len(turns)) - 1], "slowest": turns[-1]} if turns else {}
+
+
+def _keep_the_telling(results: Results, recordings: Path) -> None:
+    """Delete the recordings that nobody will ask for: all but the median's, the slowest's and those of failed turns."""
+    turns = [turn for turn in results.turns if turn.mode == "live" and turn.error is not None]
+    for wiring in results.inputs.wirings:
+        turns += telling(results, "live", wiring).values()
+    kept = {run.recording_name(turn.query, turn.wiring, turn.round) for turn in turns}
+    for turn in results.turns:
+        name = run.recording_name(turn.query, turn.wiring, turn.round)
+        if turn.mode == "live" and name not in kept:
+            (recordings / name).unlink(missing_ok=True)
 
 
 def _write_traces(turns: Sequence[Turn], folder: Path) -> None:
-    """One trace a query and wiring, with its measured rounds beneath each other."""
+    """One trace a query, mode and wiring, with its measured rounds beneath each other."""
     folder.mkdir(exist_ok=True)
-    groups: dict[tuple[str, str], list[Turn]] = {}
+    groups: dict[tuple[str, Mode, Wiring], list[Turn]] = {}
     for turn in turns:
         if turn.round != WARM_UP_ROUND:
-            groups.setdefault((turn.query, turn.wiring), []).append(turn)
-    for (query, wiring), group in groups.items():
-        (folder / f"{query}-{wiring}.json").write_text(trace.dumps(trace.trace_events(group)), encoding="utf-8")
+            groups.setdefault((turn.query, turn.mode, turn.wiring), []).append(turn)
+    for (query, mode, wiring), group in groups.items():
+        text = trace.dumps(trace.trace_events(group))
+        (folder / f"{query}-{mode}-{wiring}.json").write_text(text, encoding="utf-8")
 
 
 def _facts(inputs: Inputs, stack: Stack, bounds: limits.Limits, pools: Sequence[Any]) -> dict[str, Any]:
@@ -200,7 +247,7 @@ def _facts(inputs: Inputs, stack: Stack, bounds: limits.Limits, pools: Sequence[
     return {
         "stack": stack.name,
         "profile": inputs.settings.profile,
-        "rounds": inputs.settings.rounds,
+        "rounds": dict(inputs.settings.rounds),
         "cpu_model": _cpu_model(),
         "quota_cores": bounds.quota_cores,
         "affinity_cores": bounds.affinity_cores,
@@ -238,80 +285,82 @@ def _git_commit(folder: Path) -> str | None:
     return done.stdout.strip() or None
 
 
-def extra_info(results: Results, line: str, wiring: str) -> dict[str, Any]:
+def extra_info(results: Results, line: Line, verdict: Verdict) -> dict[str, Any]:
     """What the benchmark JSON says of one line beside its samples' durations."""
-    verdict = results.verdict(line, wiring)
-    is_memory = line == MEMORY_LINE
+    is_memory = line.name == MEMORY_LINE
     info: dict[str, Any] = {
-        "budget": line,
-        "wiring": wiring,
-        "mode": "stepped",
-        "clock": "wall" if is_memory else TIME_LINES[line],
+        "budget": line.name,
+        "wiring": line.wiring,
+        "mode": line.mode,
+        "clock": "wall" if is_memory else clock_of(line.name),
         "unit": "bytes" if is_memory else "ms",
         "n": verdict.n,
-        "p50": verdict.p50,
-        "p95": verdict.p95,
-        "p95_rank": verdict.p95_rank,
-        "limit": verdict.limit,
-        "p95_limit": verdict.p95_limit,
-        "verdict": "within" if verdict.within else "over",
-        "binds": [e.percentile for e in verdict.breaks],
-        "samples": [asdict(sample) for sample in results.samples(line, wiring)],
+        "p50": verdict.p50.observed,
+        "p95": verdict.p95.observed,
+        "p95_rank": verdict.p95.rank,
+        "limit": verdict.p50.limit,
+        "p95_limit": verdict.p95.limit,
+        "verdict": "over" if verdict.exceeded else "within",
+        "breaks": [held.percentile for held in verdict.breaks],
+        "samples": [asdict(sample) for sample in results.samples(line)],
     }
     if is_memory:
         info["peaks_bytes"] = {str(pid): peak for pid, peak in results.peaks_bytes.items()}
         info["peak_bytes"] = results.peak_bytes
-        info["headroom_bytes"] = round(verdict.limit) - results.peak_bytes
+        info["headroom_bytes"] = round(verdict.p50.limit) - results.peak_bytes
         info["container"] = None if results.container is None else asdict(results.container)
     return info
 
 
-def durations_s(results: Results, line: str, wiring: str) -> list[float]:
+def clock_of(name: str) -> budget.Clock:
+    """The clock of a line in time."""
+    return "both" if name == CLOSURE_LINE else TIME_LINES[name]
+
+
+def durations_s(results: Results, line: Line) -> list[float]:
     """What the benchmark's own table holds: the samples in seconds; for memory, how long each sample took."""
-    if line == MEMORY_LINE:
-        return [s.took_ns / NS_PER_S for s in results.memory_samples]
-    return [s.value / 1000 for s in results.samples(line, wiring)]
+    if line.name == MEMORY_LINE:
+        return [s.took_ns / NS_PER_S for s in results.memory_of(line.mode)]
+    return [s.value / 1000 for s in results.samples(line)]
 
 
-def faults(results: Results, line: str, wiring: str) -> list[str]:
+def faults(results: Results, line: Line) -> list[str]:
     """Why a line fails the run, a paragraph each; nothing where it holds."""
-    wanted = results.inputs.samples_a_line
     found: list[str] = []
-    if line == MEMORY_LINE:
+    if line.name == MEMORY_LINE:
         if results.lost_pids:
             found.append(
-                f"memory: processes {list(results.lost_pids)} ended during the run: their memory is not counted"
+                f"{line}: processes {list(results.lost_pids)} ended during the run: their memory is not counted"
             )
-        limit = results.inputs.budget.limits(line)[0]
+        limit = results.inputs.budget.limits(line.name)[0]
         if results.peak_bytes > limit:
-            found.append(f"memory: the peaks add up to {results.peak_bytes} bytes, above {limit:.0f}")
+            found.append(f"{line}: the peaks add up to {results.peak_bytes} bytes, above {limit:.0f}")
     else:
-        failed = results.failures(wiring)
+        wanted = results.inputs.samples_a_line(line.mode)
+        failed = results.failures(line.mode, line.wiring)
         if failed:
             told = "\n".join(f"  {turn.name}: {turn.error}" for turn in failed)
-            found.append(f"{line}, {wiring}: {len(failed)} of {wanted} turns failed:\n{told}")
-        measured = len(results.measured(wiring))
+            found.append(f"{line}: {len(failed)} of {wanted} turns failed:\n{told}")
+        measured = len(results.measured(line.mode, line.wiring))
         if measured < wanted:
-            found.append(f"{line}, {wiring}: {measured} turns were run, {wanted} were asked for")
-    if not results.samples(line, wiring):
-        found.append(f"{line}, {wiring}: nothing was measured")
+            found.append(f"{line}: {measured} turns were run, {wanted} were asked for")
+    verdict = results.verdict(line)
+    if verdict is None:
+        found.append(f"{line}: nothing was measured")
         return found
-    verdict = results.verdict(line, wiring)
-    found += [_told(results, verdict, e) for e in verdict.breaks]
-    return found
+    return found + [_told(results, verdict, held) for held in verdict.breaks]
 
 
-def _told(results: Results, verdict: Verdict, exceeded: budget.Exceeded) -> str:
+def _told(results: Results, verdict: Verdict, held: Held) -> str:
     """A broken limit, with what the reader needs to act on it."""
-    r = rank(exceeded.percentile, verdict.n)
-    unit, scale = ("MiB", 2**20) if verdict.line == MEMORY_LINE else ("ms", 1)
+    line = verdict.line
+    unit, scale = ("MiB", 2**20) if line.name == MEMORY_LINE else ("ms", 1)
     text = (
-        f"{verdict.line}, {verdict.wiring}: p{exceeded.percentile} (rank {r} of n={verdict.n}) is "
-        f"{exceeded.observed / scale:.1f} {unit}, above the limit of {exceeded.limit / scale:.0f} {unit}"
+        f"{line}: p{held.percentile} (rank {held.rank} of n={verdict.n}) is "
+        f"{held.observed / scale:.1f} {unit}, above the limit of {held.limit / scale:.0f} {unit}"
     )
-    if verdict.line == MEMORY_LINE:
+    if line.name == MEMORY_LINE:
         return text
-    turns = [turn for turn in results.measured(verdict.wiring) if turn.error is None]
-    slowest = max(turns, key=lambda turn: line_ms(turn, verdict.line))
+    slowest = max(results.completed(line.mode, line.wiring), key=lambda turn: line_ms(turn, line.name))
     split = ", ".join(f"{stage} {ns / NS_PER_MS:.0f}" for stage, ns in stages_ns(slowest).items())
     return f"{text}\n  slowest: {slowest.name}: {split} ms"

@@ -9,13 +9,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from firstsound.clock import NS_PER_US, since_first_sample_ns
+from firstsound.clock import NS_PER_US, AudioTime, WallTime, since_first_sample_ns
 from firstsound.turn import WARM_UP_ROUND, Turn
 
 EXACT_BELOW_NS = 10**15
 """Up to here (eleven days) nanoseconds survive as a JSON number of microseconds, without an exponent."""
 
-_LANES = ("user", "endpointer", "recognizer", "retriever", "LLM", "TTS", "loudspeaker", "silence", "error")
+_LANES = (
+    "user",
+    "endpointer",
+    "partials",
+    "recognizer",
+    "retriever",
+    "LLM",
+    "TTS",
+    "loudspeaker",
+    "playback",
+    "silence",
+    "error",
+)
 _PID_STEP = 100
 """Process ids are its multiples and thread ids follow theirs: Perfetto takes a thread with the id of any process for
 that process's main thread."""
@@ -114,12 +126,37 @@ def _events(turn: Turn) -> list[_Event]:
             case [only]:
                 missing = bar.end if only == bar.start else bar.start
                 events.append(_Event(bar.lane, f"{bar.name}: no {missing}", at[only], None, args))
+    events += _live_events(turn)
     if "first_sound" in at:
         args = {"marks_ns": {"first_sound": marks["first_sound"]}}
         events.append(_Event("loudspeaker", "first sound", at["first_sound"], None, args))
     if turn.error is not None:
-        events.append(_Event("error", "error", max(at.values()), None, {"error": turn.error}))
+        last_ns = max([*at.values(), *(event.at_ns + (event.duration_ns or 0) for event in events)])
+        events.append(_Event("error", "error", last_ns, None, {"error": turn.error}))
     return events
+
+
+def _live_events(turn: Turn) -> list[_Event]:
+    """What only a live turn has: its partial transcripts, and what was on the loudspeaker when."""
+    if turn.live is None or turn.audio.endpoint is None:
+        return []
+    events = []
+    for partial in turn.live.partials:
+        start, end = (_on_axis_ns(turn.audio.endpoint, at) for at in (partial.span.start, partial.span.end))
+        args: dict[str, Any] = {"ns": end - start, "transcript": partial.text}
+        events.append(_Event("partials", "partial transcript", start, end - start, args))
+    for span in turn.live.played:
+        start, end = (_on_axis_ns(turn.audio.endpoint, at) for at in (span.start, span.end))
+        events.append(_Event("playback", "answer is heard", start, end - start, {"ns": end - start}))
+    if (timed := turn.live.timed_first_sound) is not None:
+        at_ns = _on_axis_ns(turn.audio.endpoint, timed)
+        events.append(_Event("loudspeaker", "first sound by the marks", at_ns, None, {"ns": timed.ns}))
+    return events
+
+
+def _on_axis_ns(endpoint: AudioTime, moment: WallTime) -> int:
+    """A moment on the trace's axis; what an endpointer that lags behind let happen before the clip is drawn at 0."""
+    return max(0, since_first_sample_ns(endpoint, moment))
 
 
 def _own_ns(turn: Turn) -> dict[str, int]:
@@ -160,7 +197,12 @@ def _metadata(pid: int, index: int, turn: Turn, lanes: set[str]) -> list[dict[st
     """The events that name a turn and its lanes and put them in order."""
     which = "warm-up" if turn.round == WARM_UP_ROUND else f"round {turn.round}"
     events: list[dict[str, Any]] = [
-        {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": f"{turn.query} {turn.wiring}, {which}"}},
+        {
+            "ph": "M",
+            "name": "process_name",
+            "pid": pid,
+            "args": {"name": f"{turn.query} {turn.mode} {turn.wiring}, {which}"},
+        },
         {"ph": "M", "name": "process_sort_index", "pid": pid, "args": {"sort_index": index}},
     ]
     for i, lane in enumerate(_LANES):

@@ -3,22 +3,18 @@
 Stages follow from marks by subtraction and are consecutive, so they add up to the perceived silence with no residue.
 """
 
-import json
 from dataclasses import dataclass, fields
 from itertools import pairwise
-from typing import Any, Literal, TypeVar, get_args
+from typing import Literal, TypeVar, get_args
 
 from firstsound.clock import AudioTime, WallTime, perceived_ns
-from firstsound.errors import FirstsoundError
-
-VERSION = 1
-"""Version of the lines in turns.jsonl."""
 
 Wiring = Literal["serial", "overlapped"]
-Mode = Literal["stepped"]
+Mode = Literal["stepped", "live"]
 Cache = Literal["cold", "prefix", "warm"]
 
 WIRINGS: tuple[Wiring, ...] = get_args(Wiring)
+MODES: tuple[Mode, ...] = get_args(Mode)
 STAGES = ("endpoint", "final", "retrieval", "first_token", "first_sound")
 WARM_UP_ROUND = -1
 
@@ -43,6 +39,43 @@ class WallMarks:
     first_sound: WallTime | None = None
     answer_end: WallTime | None = None
     audio_end: WallTime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From one moment to another on the wall clock; before the endpoint it is negative."""
+
+    start: WallTime
+    end: WallTime
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """A transcript that the recognizer gave while it listened, and when it worked on it."""
+
+    span: Span
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """What only a live turn knows."""
+
+    timed_first_sound: WallTime | None = None
+    """When the first audible sample was due by the stages' own marks; `WallMarks.first_sound` is off the recording."""
+    frame_lateness_ns: tuple[int, ...] = ()
+    """How late after its last sample the microphone delivered each frame."""
+    backlog_ns: int | None = None
+    """How much audio the recognizer had not yet worked off at the endpoint."""
+    partials: tuple[Partial, ...] = ()
+    played: tuple[Span, ...] = ()
+    """When each chunk of the answer was on the loudspeaker."""
+    underruns_ns: tuple[int, ...] = ()
+    """How long the loudspeaker had nothing to play in the middle of the answer, each time."""
+    joint_jump: float | None = None
+    """The largest step from one sample to the next where a chunk begins or ends; full scale is 1."""
+    heard: str = ""
+    """What the recognizer makes of the recorded answer."""
 
 
 _PATHS = (
@@ -77,6 +110,7 @@ class Turn:
     answer: str = ""
     fragments: tuple[str, ...] = ()
     cache: Cache | None = None
+    live: Live | None = None
     error: str | None = None
 
     def __post_init__(self) -> None:
@@ -87,10 +121,10 @@ class Turn:
             self._check_complete()
 
     def _check_marks(self) -> None:
-        for name, ns in _marks_ns(self.audio).items():
+        for name, ns in marks_ns(self.audio).items():
             if ns is not None and ns < 0:
                 raise ValueError(f"mark {name} is {ns} ns: before the first sample")
-        wall = {name: ns for name, ns in _marks_ns(self.wall).items() if ns is not None}
+        wall = {name: ns for name, ns in marks_ns(self.wall).items() if ns is not None}
         for name, ns in wall.items():
             if ns < 0:
                 raise ValueError(f"mark {name} is {ns} ns: before the endpoint decision")
@@ -102,10 +136,17 @@ class Turn:
                     raise ValueError(f"mark {later} ({wall[later]} ns) comes before {earlier} ({wall[earlier]} ns)")
 
     def _check_complete(self) -> None:
-        missing = [name for name, ns in (_marks_ns(self.audio) | _marks_ns(self.wall)).items() if ns is None]
+        missing = [name for name, ns in (marks_ns(self.audio) | marks_ns(self.wall)).items() if ns is None]
         missing += [
             name for name in ("transcript", "passages", "answer", "fragments", "cache") if not getattr(self, name)
         ]
+        if self.mode == "live":
+            live = self.live or Live()
+            missing += [
+                name
+                for name in ("timed_first_sound", "frame_lateness_ns", "backlog_ns", "played", "joint_jump")
+                if getattr(live, name) in {None, ()}
+            ]
         if missing:
             raise ValueError(f"a turn without an error needs {', '.join(missing)}")
         if self.audio.endpoint is not None and self.audio.endpoint < self.audio.speech_end:
@@ -115,7 +156,7 @@ class Turn:
     def name(self) -> str:
         """How messages call this turn."""
         where = "warm-up" if self.round == WARM_UP_ROUND else f"round {self.round}"
-        return f"{self.query}, {where}, {self.wiring}"
+        return f"{self.query}, {where}, {self.mode} {self.wiring}"
 
 
 T = TypeVar("T")
@@ -175,53 +216,17 @@ def first_sound_parts_ns(turn: Turn) -> dict[str, int]:
     }
 
 
-def to_json(turn: Turn) -> str:
-    """One line of turns.jsonl, without the newline."""
-    row = {
-        "version": VERSION,
-        "query": turn.query,
-        "round": turn.round,
-        "wiring": turn.wiring,
-        "mode": turn.mode,
-        "audio_marks_ns": _marks_ns(turn.audio),
-        "wall_marks_ns": _marks_ns(turn.wall),
-        "transcript": turn.transcript,
-        "passages": list(turn.passages),
-        "answer": turn.answer,
-        "fragments": list(turn.fragments),
-        "cache": turn.cache,
-        "error": turn.error,
-    }
-    # ASCII: an answer may hold half a surrogate pair, which no file takes, or a character at which a reader cuts lines.
-    return json.dumps(row, allow_nan=False)
-
-
-def from_json(line: str) -> Turn:
-    """The turn of one line of turns.jsonl.
+def closure_ns(turn: Turn) -> int:
+    """By how much the recorded silence of a live turn is longer than the sum of its marks, in nanoseconds.
 
     Raises:
-        FirstsoundError: the line is not JSON, has another version, or is not a valid turn.
+        ValueError: the turn was not live, or did not come to its first sound.
     """
-    try:
-        row = json.loads(line)
-        version = row.pop("version")
-        if version != VERSION:
-            raise FirstsoundError(f"turns of version {version!r} cannot be read; this firstsound writes {VERSION}")
-        audio = row.pop("audio_marks_ns")
-        speech_end = AudioTime(audio.pop("speech_end"))
-        audio = {k: _instant(AudioTime, ns) for k, ns in audio.items()}
-        wall = {k: _instant(WallTime, ns) for k, ns in row.pop("wall_marks_ns").items()}
-        for name in ("passages", "fragments"):
-            row[name] = tuple(row[name])
-        return Turn(audio=AudioMarks(speech_end, **audio), wall=WallMarks(**wall), **row)
-    except (AttributeError, KeyError, TypeError, ValueError) as e:
-        raise FirstsoundError(f"not a turn: {e}: {line[:120]!r}") from e
+    timed = None if turn.live is None else turn.live.timed_first_sound
+    return _reached(turn.wall.first_sound, "first_sound", turn) - _reached(timed, "timed_first_sound", turn)
 
 
-def _marks_ns(marks: AudioMarks | WallMarks) -> dict[str, int | None]:
+def marks_ns(marks: AudioMarks | WallMarks) -> dict[str, int | None]:
+    """The marks by name, each in nanoseconds on its own clock; None where it was not reached."""
     values = {f.name: getattr(marks, f.name) for f in fields(marks)}
     return {name: None if mark is None else mark.ns for name, mark in values.items()}
-
-
-def _instant(kind: type[AudioTime | WallTime], ns: Any) -> Any:  # noqa: ANN401 - JSON
-    return None if ns is None else kind(ns)

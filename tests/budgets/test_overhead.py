@@ -8,8 +8,8 @@ import samples
 
 from firstsound.adapters.fake import Delay, FakeLanguageModel, FakeRecognizer, FakeRetriever, FakeSynthesizer
 from firstsound.clock import NS_PER_MS, MonotonicClock
+from firstsound.stepped import run_turn
 from firstsound.turn import WIRINGS, Turn, Wiring, first_sound_parts_ns, stages_ns
-from firstsound.wiring import run_turn
 
 READ: dict[str, Callable[[Turn], int]] = {
     "final": lambda turn: stages_ns(turn)["final"],

@@ -5,18 +5,20 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import jiwer
 import numpy as np
 import psutil
 import pytest
 import samples
 
-from firstsound import corpus, limits, manifest, prompt
-from firstsound.adapters import local
+from firstsound import corpus, limits, manifest, prompt, quality
+from firstsound.adapters import llama_server, local
 from firstsound.clock import AudioTime, MonotonicClock
 from firstsound.errors import StageError
 from firstsound.manifest import Clip
-from firstsound.stages import AudioChunk, Delta, Finish, Passage, Setup, Stack
-from firstsound.wiring import run_turn
+from firstsound.stages import AudioChunk, Delta, Finish, Float32Audio, Heard, Passage, Setup, Stack
+from firstsound.stepped import run_turn
+from firstsound.turn import Turn
 
 ROOT = Path(__file__).parents[2]
 real = pytest.mark.real
@@ -45,7 +47,7 @@ def endpoint_of(stack: Stack, clip: Clip) -> int | None:
     endpointer, pcm = stack.new_endpointer(), to_int16(clip.samples)
     size = endpointer.frame_samples
     for start in range(0, len(pcm) - size + 1, size):
-        if endpointer.is_endpoint(pcm[start : start + size]):
+        if endpointer.hear(pcm[start : start + size]) is Heard.ENDPOINT:
             return start + size
     return None
 
@@ -69,6 +71,36 @@ def test_an_endpointer_hears_no_end_where_nobody_speaks(stack: Stack) -> None:
 def test_a_recognizer_hears_words_in_speech_and_none_in_silence(stack: Stack, clips: list[Clip]) -> None:
     assert stack.recognizer.transcribe(clips[0].samples).strip()
     assert stack.recognizer.transcribe(np.zeros(16_000, dtype=np.float32)) == ""
+
+
+def transcribed(stack: Stack, samples: Float32Audio) -> tuple[list[str], str]:
+    """Partials and final transcript of speech that is heard frame by frame."""
+    assert stack.new_transcription is not None
+    transcription = stack.new_transcription()
+    frames = [samples[i : i + 320] for i in range(0, len(samples), 320)]
+    said = [transcription.hear(frame, speech=bool(np.abs(frame).max() > 0.01)) for frame in frames]
+    return [text for text in said if text is not None], transcription.finish()
+
+
+def test_a_transcription_gives_partials_while_it_hears_and_a_final_one_and_forgets(
+    stack: Stack, clips: list[Clip]
+) -> None:
+    partials, final = transcribed(stack, clips[0].samples)
+    assert final
+    assert partials
+    assert transcribed(stack, np.zeros(16_000, dtype=np.float32)) == ([], "")
+    assert transcribed(stack, clips[0].samples) == (partials, final)
+
+
+@real
+def test_streaming_understands_as_well_as_hearing_all_at_once(local_stack: Stack, clips: list[Clip]) -> None:
+    def error_rate(texts: list[str]) -> float:
+        rate: float = jiwer.wer([quality.words(clip.text) for clip in clips], [quality.words(text) for text in texts])
+        return rate
+
+    heard = [clip.samples[: endpoint_of(local_stack, clip)] for clip in clips]
+    streamed = error_rate([transcribed(local_stack, samples)[1] for samples in heard])
+    assert streamed <= error_rate([local_stack.recognizer.transcribe(samples) for samples in heard]) + 0.02
 
 
 def test_a_retriever_gives_at_most_k_best_first_and_nothing_for_strange_words(stack: Stack) -> None:
@@ -150,15 +182,27 @@ def test_the_server_listens_on_loopback_only_and_wants_its_key(local_stack: Stac
 
 
 @real
-def test_a_server_that_is_killed_fails_the_turn_by_name_and_nothing_is_left(clips: list[Clip]) -> None:
+def test_a_server_that_stalls_or_is_killed_fails_its_turn_by_name_and_nothing_is_left(
+    clips: list[Clip], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(llama_server, "READ_TIMEOUT_S", 2.0)
     passages = corpus.load(ROOT / "fixtures/corpus/passages.jsonl")
     with local.stack(Setup(passages, limits.read_limits().threads)) as stack:
         (server,) = stack.pids()
-        assert run_turn(stack, clips[0], 0, "overlapped", MonotonicClock()).error is None
+
+        def run(clip: Clip) -> Turn:
+            return run_turn(stack, clip, 0, "overlapped", MonotonicClock())
+
+        assert run(clips[0]).error is None
+        os.kill(server, signal.SIGSTOP)
+        stalled = run(clips[1])
+        os.kill(server, signal.SIGCONT)
+        assert stalled.error == "llm: the server sent nothing for 2 s"
+        assert run(clips[2]).error is None
         os.kill(server, signal.SIGKILL)
-        turn = run_turn(stack, clips[1], 0, "overlapped", MonotonicClock())
-    assert turn.error is not None
-    assert turn.error.startswith("llm: ")
-    assert "signal 9 (SIGKILL" in turn.error
-    assert turn.transcript
+        killed = run(clips[1])
+    assert killed.error is not None
+    assert killed.error.startswith("llm: ")
+    assert "signal 9 (SIGKILL" in killed.error
+    assert killed.transcript
     assert not psutil.pid_exists(server)

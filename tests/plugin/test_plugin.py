@@ -8,7 +8,9 @@ import pytest
 import samples
 
 import firstsound.report  # noqa: F401 - loaded here once: pytester forgets what its runs import
-from firstsound.turn import from_json
+from firstsound import loudspeaker, recording
+from firstsound.turn import perceived_of_ns
+from firstsound.turnfile import from_json
 
 # pytest-benchmark says so where a run broke off before anything was measured.
 pytestmark = pytest.mark.filterwarnings("ignore:Not saving anything")
@@ -44,10 +46,11 @@ def project(pytester: pytest.Pytester) -> pytest.Pytester:
     return pytester
 
 
-def run(project: pytest.Pytester, *args: str) -> pytest.RunResult:
+def run(project: pytest.Pytester, *args: str, live_rounds: int = 0) -> pytest.RunResult:
+    rounds = ("--rounds=2", f"--live-rounds={live_rounds}")
     # In this process, where everything is loaded; xdist starts its own.
     return project.runpytest_inprocess(
-        "-p", "no:cacheprovider", "--stack", "mystack:build", "--rounds", "2", "--benchmark-json=out/r.json", *args
+        "-p", "no:cacheprovider", "--stack", "mystack:build", *rounds, "--benchmark-json=out/r.json", *args
     )
 
 
@@ -55,7 +58,9 @@ def test_a_stack_within_its_budget_passes(project: pytest.Pytester) -> None:
     result = run(project)
     assert result.ret == 0
     result.assert_outcomes(passed=21)
-    result.stdout.fnmatch_lines(["*serial: n=8, p95 is rank 8, the slowest turn*", "*Shorten first: endpoint*"])
+    result.stdout.fnmatch_lines(
+        ["*serial: n=8, p95 is rank 8, the slowest turn*", "*Shorten first: endpoint, stepped *"]
+    )
 
 
 def test_a_stack_over_its_budget_fails_and_names_the_line(project: pytest.Pytester) -> None:
@@ -64,7 +69,10 @@ def test_a_stack_over_its_budget_fails_and_names_the_line(project: pytest.Pytest
     assert result.ret == 1
     result.assert_outcomes(passed=20, failed=1)
     result.stdout.fnmatch_lines(
-        ["final, overlapped: p50 (rank 4 of n=8) is 20?.? ms, above the limit of 150 ms", "  slowest: q?, round ?*"]
+        [
+            "final, stepped overlapped: p50 (rank 4 of n=8) is 20?.? ms, above the limit of 150 ms",
+            "  slowest: q?, round ?*",
+        ]
     )
     result.stdout.fnmatch_lines(["*Shorten first: final*"])
 
@@ -96,7 +104,7 @@ def test_what_is_written_agrees_with_itself(project: pytest.Pytester) -> None:
     )
     assert document["machine_info"]["firstsound"]["stack"] == "mine"
     assert {p.name for p in (out / "traces").iterdir()} == {
-        f"q{i}-{wiring}.json" for i in range(4) for wiring in ("serial", "overlapped")
+        f"q{i}-stepped-{wiring}.json" for i in range(4) for wiring in ("serial", "overlapped")
     }
     assert "| final | wall | 150 |" in (out / "summary.md").read_text()
 
@@ -113,7 +121,7 @@ def test_what_is_written_agrees_with_itself(project: pytest.Pytester) -> None:
 def test_a_line_that_is_not_judged_fails_the_run(project: pytest.Pytester, args: tuple[str, ...]) -> None:
     result = run(project, *args)
     assert result.ret == 1
-    result.stdout.fnmatch_lines(["firstsound: FAILED: not judged: *final (overlapped)*"])
+    result.stdout.fnmatch_lines(["firstsound: FAILED: not judged: *final, stepped overlapped*"])
 
 
 @pytest.mark.parametrize("args", [("--benchmark-disable",), ("-n", "2")])
@@ -190,3 +198,96 @@ def test_a_pytest_run_without_budgets_is_left_alone(project: pytest.Pytester) ->
     result = run(project)
     assert result.ret == 0
     assert not (project.path / "out").exists()
+
+
+HASTY = """
+class Hasty(FakeEndpointer):
+    def __init__(self):
+        super().__init__(gap_ms=100)
+"""
+
+
+def live_stack(**parts: str) -> str:
+    """A fake stack whose turns do not take long; name a part to put something else in its place."""
+    # The fake recognizer hears the same in every recording, so the answer must be that.
+    stack = STACK.replace('["Brew it", " with hot", " water."]', '["How do I", " brew coffee?"]')
+    stack = stack.replace("FakeEndpointer,", "Hasty,").format(final_ms=0) + HASTY
+    for old, new in parts.items():
+        stack = stack.replace(f"{old}()", new)
+    return stack
+
+
+def test_live_turns_are_lines_of_their_own_and_their_recordings_are_kept(project: pytest.Pytester) -> None:
+    project.makepyfile(mystack=live_stack())
+    result = run(project, "--rounds=0", live_rounds=1)
+    assert result.ret == 0
+    result.assert_outcomes(passed=31)
+    result.stdout.fnmatch_lines(
+        [
+            "*live, off the recordings, in ms*",
+            "*closure *10 / 25*within*within*",
+            "*microphone: frames late by*loudspeaker: 0 underruns*",
+            "*recognizer: backlog at the endpoint p50 0 ms*0 of 0 committed words changed*",
+        ]
+    )
+    out = project.path / "out"
+    document = json.loads((out / "r.json").read_text(), parse_constant=pytest.fail)
+    assert {b["extra_info"]["mode"] for b in document["benchmarks"]} == {"live"}
+    turns = [from_json(line) for line in (out / "turns.jsonl").read_text().splitlines()]
+    assert [turn.round for turn in turns] == [-1, -1] + [0] * 8
+    kept = {path.name for path in (out / "recordings").iterdir()}
+    for wiring in ("serial", "overlapped"):
+        measured = sorted(perceived_of_ns(t) for t in turns if t.wiring == wiring and t.round == 0)
+        named = [t for t in turns if f"{t.query}-{t.wiring}-{t.round}.flac" in kept and t.wiring == wiring]
+        assert sorted(perceived_of_ns(t) for t in named) == [measured[1], measured[3]]
+        for turn in named:
+            taken = recording.read(out / "recordings" / f"{turn.query}-{wiring}-0.flac")
+            assert taken.silence_ns(turn.audio.speech_end) == perceived_of_ns(turn)
+    assert {path.name for path in (out / "traces").iterdir()} == {
+        f"q{i}-live-{wiring}.json" for i in range(4) for wiring in ("serial", "overlapped")
+    }
+
+
+def test_a_hidden_delay_before_the_loudspeaker_fails_closure_by_name(project: pytest.Pytester) -> None:
+    hidden = """
+import firstsound.loudspeaker
+from firstsound.clock import MonotonicClock
+play = firstsound.loudspeaker.Loudspeaker.play
+
+def late(self, chunk):
+    if not self.playing:
+        MonotonicClock().sleep_ns(150_000_000)
+    play(self, chunk)
+
+firstsound.loudspeaker.Loudspeaker.play = late
+"""
+    project.makepyfile(mystack=live_stack() + hidden)
+    played = loudspeaker.Loudspeaker.play
+    try:
+        result = run(project, "--rounds=0", live_rounds=1)
+    finally:
+        loudspeaker.Loudspeaker.play = played  # type: ignore[method-assign]
+    assert result.ret == 1
+    result.assert_outcomes(passed=29, failed=2)
+    result.stdout.fnmatch_lines(["closure, live overlapped: p50 (rank 2 of n=4) is 15?.? ms, above the limit of 10 ms"])
+
+
+def test_a_wiring_of_which_every_turn_failed_is_one_message_a_line(project: pytest.Pytester) -> None:
+    project.makepyfile(mystack=STACK.format(final_ms=0).replace('["Brew it", " with hot", " water."]', "[]"))
+    result = run(project)
+    assert result.ret == 1
+    result.assert_outcomes(passed=7, failed=14)
+    result.stdout.fnmatch_lines(["final, stepped overlapped: 8 of 8 turns failed:", "*nothing was measured"])
+
+
+def test_both_modes_are_told_side_by_side(project: pytest.Pytester) -> None:
+    project.makepyfile(mystack=live_stack())
+    result = run(project, live_rounds=1)
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["stepped -> live, p50 in ms:", "  overlapped: endpoint 1?? -> 1?? (+0 %), final *"])
+
+
+def test_no_rounds_at_all_are_refused(project: pytest.Pytester) -> None:
+    result = run(project, "--rounds=0")
+    assert result.ret != 0
+    result.stdout.fnmatch_lines(["*at least one measured round is needed in some mode, not stepped 0, live 0*"])

@@ -13,7 +13,7 @@ from strategies import complete_turns, traced_turns, turns, words
 
 from firstsound.clock import AudioTime, WallTime
 from firstsound.trace import EXACT_BELOW_NS, dumps, trace_events
-from firstsound.turn import AudioMarks, Turn, WallMarks
+from firstsound.turn import AudioMarks, Live, Turn, WallMarks
 
 ENDS = {
     "speech": ("", "speech_end"),
@@ -29,7 +29,23 @@ ENDS = {
 }
 """The marks at which each bar begins and ends."""
 
-LANES = ["user", "endpointer", "recognizer", "retriever", "LLM", "TTS", "loudspeaker", "silence", "error"]
+LANES = [
+    "user",
+    "endpointer",
+    "partials",
+    "recognizer",
+    "retriever",
+    "LLM",
+    "TTS",
+    "loudspeaker",
+    "playback",
+    "silence",
+    "error",
+]
+
+
+LIVE = {"partial transcript", "answer is heard", "first sound by the marks"}
+"""What only live turns show."""
 
 
 def read(text: str) -> dict[str, Any]:
@@ -81,6 +97,8 @@ def marks_of(events: list[dict[str, Any]]) -> tuple[AudioMarks, WallMarks]:
     """The marks of a turn from its picture alone; where two events show one mark, they must agree."""
     found: dict[str, int] = {}
     for event in events:
+        if event["name"] in LIVE:
+            continue
         for name, at in points(event).items():
             assert found.setdefault(name, at) == at
     assert found.pop("", 0) == 0
@@ -112,7 +130,8 @@ def test_every_mark_is_told_on_its_own_clock(turns: list[Turn]) -> None:
 
 @given(complete_turns())
 def test_a_complete_turn_has_every_bar_once_and_tells_what_was_said(turn: Turn) -> None:
-    [events] = by_turn(read(dumps(trace_events([turn]))))
+    [shown] = by_turn(read(dumps(trace_events([turn]))))
+    events = [e for e in shown if e["name"] not in LIVE]
     bars = {e["name"]: e for e in events if e["ph"] == "X"}
     assert [e["name"] for e in events if e["ph"] == "i"] == ["first sound"]
     assert bars.keys() == ENDS.keys()
@@ -124,6 +143,24 @@ def test_a_complete_turn_has_every_bar_once_and_tells_what_was_said(turn: Turn) 
     assert args["LLM: to first token"]["cache"] == turn.cache
     assert args["LLM: answer"]["answer"] == turn.answer
     assert (*args["TTS: first chunk"]["fragments"], *args["TTS: rest"]["fragments"]) == turn.fragments
+
+
+@given(complete_turns())
+def test_a_live_turn_shows_its_partials_what_was_heard_and_what_the_marks_expected(turn: Turn) -> None:
+    [shown] = by_turn(read(dumps(trace_events([turn]))))
+    assert turn.audio.endpoint is not None
+    origin = turn.audio.endpoint.ns
+    live = turn.live or Live()
+    spans = [("partial transcript", partial.span) for partial in live.partials]
+    spans += [("answer is heard", span) for span in live.played]
+    expected = [(name, max(0, origin + span.start.ns), max(0, origin + span.end.ns)) for name, span in spans]
+    if live.timed_first_sound is not None:
+        at = origin + live.timed_first_sound.ns
+        expected.append(("first sound by the marks", at, at))
+    events = [(e["name"], ns(e["ts"]), ns(e["ts"] + e.get("dur", Decimal(0)))) for e in shown if e["name"] in LIVE]
+    assert sorted(events) == sorted(expected)
+    told = [e["args"]["transcript"] for e in shown if e["name"] == "partial transcript"]
+    assert sorted(told) == sorted(partial.text for partial in live.partials)
 
 
 @given(traced_turns())

@@ -5,7 +5,9 @@ import pytest
 import yaml
 
 from firstsound import budget
+from firstsound.budget import Line
 from firstsound.errors import FirstsoundError
+from firstsound.turn import Wiring
 
 ROOT = Path(__file__).parents[2]
 MINIMAL = {
@@ -112,32 +114,39 @@ SLOW_P95 = [100.0] * 18 + [500.0] * 2
 def test_a_verdict_binds_what_the_profile_and_the_wiring_say(
     tmp_path: Path,
     profile: budget.Profile,
-    wiring: str,
+    wiring: Wiring,
     values: list[float],
     exceeded: list[int],
     breaks: list[int],
 ) -> None:
-    verdict = budget.judge(load(tmp_path, MINIMAL), profile, "final", wiring, values)
+    verdict = budget.judge(load(tmp_path, MINIMAL), profile, Line("final", "stepped", wiring), values)
     assert [e.percentile for e in verdict.exceeded] == exceeded
     assert [e.percentile for e in verdict.breaks] == breaks
-    assert verdict.within == (not exceeded)
-    assert (verdict.n, verdict.p95_rank) == (20, 19)
+    assert (verdict.n, verdict.p95.rank) == (20, 19)
+
+
+@pytest.mark.parametrize("wiring", ["serial", "overlapped"])
+def test_closure_binds_in_every_wiring_with_limits_of_its_own(tmp_path: Path, wiring: Wiring) -> None:
+    def breaks(values: list[float]) -> list[int]:
+        verdict = budget.judge(load(tmp_path, MINIMAL), STRICT, Line("closure", "live", wiring), values)
+        return [held.percentile for held in verdict.breaks]
+
+    assert breaks([10.0] * 18 + [25.0] * 2) == []
+    assert breaks([10.1] * 20) == [50]
+    assert breaks([0.0] * 18 + [25.1] * 2) == [95]
 
 
 def test_memory_binds_in_every_profile(tmp_path: Path) -> None:
-    over = [3.0 * 2**30] * 20
-    assert [e.percentile for e in budget.judge(load(tmp_path, MINIMAL), SHARED, "memory", "all", over).breaks] == [
-        50,
-        95,
-    ]
+    verdict = budget.judge(load(tmp_path, MINIMAL), SHARED, Line("memory", "stepped", "all"), [3.0 * 2**30] * 20)
+    assert [held.percentile for held in verdict.breaks] == [50, 95]
 
 
 def test_the_margin_is_what_is_left_of_the_tighter_limit(tmp_path: Path) -> None:
     b = load(tmp_path, MINIMAL)
-    assert budget.judge(b, STRICT, "final", "overlapped", [100.0] * 19 + [280.0]).margin == 50
-    assert budget.judge(b, STRICT, "final", "overlapped", [100.0] * 10 + [310.0] * 10).margin == -10
+    assert budget.judge(b, STRICT, Line("final", "stepped", "overlapped"), [100.0] * 19 + [280.0]).margin == 50
+    assert budget.judge(b, STRICT, Line("final", "stepped", "overlapped"), [100.0] * 10 + [310.0] * 10).margin == -10
 
 
 def test_no_samples_are_no_verdict(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no samples"):
-        budget.judge(load(tmp_path, MINIMAL), STRICT, "final", "overlapped", [])
+        budget.judge(load(tmp_path, MINIMAL), STRICT, Line("final", "stepped", "overlapped"), [])

@@ -134,7 +134,7 @@ def test_samples_carry_the_tag_that_was_set() -> None:
         return []
 
     with MemoryMonitor(MonotonicClock(), pids, interval_s=0.001) as monitor:
-        for tag in (("q01", 0), ("q02", 0)):
+        for tag in (("live", "q01", 0), ("live", "q02", 0)):
             monitor.tag = tag
             # The first may be of a sample that had begun.
             assert reached.acquire(timeout=10)
@@ -142,7 +142,7 @@ def test_samples_carry_the_tag_that_was_set() -> None:
             assert reached.acquire(timeout=10)
         monitor.tag = None
     tags = [sample.tag for sample in monitor.samples]
-    assert list(dict.fromkeys(tags)) == [None, ("q01", 0), ("q02", 0)]
+    assert list(dict.fromkeys(tags)) == [None, ("live", "q01", 0), ("live", "q02", 0)]
     assert tags[-1] is None
     starts_ns = [sample.at_ns for sample in monitor.samples]
     assert starts_ns == sorted(starts_ns)

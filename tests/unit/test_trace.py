@@ -113,9 +113,9 @@ def test_the_turns_lie_beneath_each_other_each_from_its_own_first_sample() -> No
     names = [(e["pid"], e["args"]["name"]) for e in trace["traceEvents"] if e["name"] == "process_name"]
     index = {e["pid"]: e["args"]["sort_index"] for e in trace["traceEvents"] if e["name"] == "process_sort_index"}
     assert [name for _, name in names] == [
-        "q01 overlapped, warm-up",
-        "q01 overlapped, round 0",
-        "q01 overlapped, round 1",
+        "q01 stepped overlapped, warm-up",
+        "q01 stepped overlapped, round 0",
+        "q01 stepped overlapped, round 1",
     ]
     assert [index[pid] for pid, _ in names] == [0, 1, 2]
     assert [e["ts"] for e in events(trace, "X") if e["name"] == "speech"] == [0.0, 0.0, 0.0]
@@ -174,7 +174,7 @@ def test_only_turns_that_belong_together_make_a_trace(turns: list[Turn]) -> None
 def test_eleven_days_are_too_long_for_a_trace() -> None:
     wall = replace(TURN.wall, audio_end=WallTime(10**15 - 2_600 * MS))
     with pytest.raises(
-        ValueError, match="q01, round 0, overlapped: mark audio_end is 1000000000000000 ns after the first"
+        ValueError, match="q01, round 0, stepped overlapped: mark audio_end is 1000000000000000 ns after the first"
     ):
         trace_events([replace(TURN, wall=wall)])
 
@@ -293,7 +293,7 @@ def test_a_real_viewer_shows_all_that_was_drawn(viewer: Viewer) -> None:
     shown = viewer.show(trace_events([TURN, LOST]))
     assert shown.losses == []
     assert shown.lanes == {
-        "q01 overlapped, round 0": [
+        "q01 stepped overlapped, round 0": [
             "user",
             "endpointer",
             "recognizer",
@@ -303,9 +303,9 @@ def test_a_real_viewer_shows_all_that_was_drawn(viewer: Viewer) -> None:
             "loudspeaker",
             "silence",
         ],
-        "q01 overlapped, round 1": ["user", "endpointer", "recognizer", "retriever", "silence", "error"],
+        "q01 stepped overlapped, round 1": ["user", "endpointer", "recognizer", "retriever", "silence", "error"],
     }
-    turn = partial(shown.on, "q01 overlapped, round 0")
+    turn = partial(shown.on, "q01 stepped overlapped, round 0")
     writing, speaking = turn("LLM"), turn("TTS")
     assert writing == {
         "LLM: to first token": (2_600 * MS, 2_700 * MS),
@@ -325,7 +325,7 @@ def test_a_real_viewer_shows_all_that_was_drawn(viewer: Viewer) -> None:
         "first sound": (3_050 * MS, 3_050 * MS),
     }
     assert turn("silence") == {"perceived silence": (2_000 * MS, 3_050 * MS)}
-    failed = partial(shown.on, "q01 overlapped, round 1")
+    failed = partial(shown.on, "q01 stepped overlapped, round 1")
     assert failed("error") == {"error": (2_695 * MS, 2_695 * MS)}
     assert failed("retriever") == {"retrieval: no retrieved": (2_695 * MS, 2_695 * MS)}
     assert len(shown.slices) == 11 + 6
@@ -341,5 +341,5 @@ def test_a_real_viewer_loses_a_bar_when_two_stages_share_a_thread(viewer: Viewer
             event["tid"] = tid["LLM"]
     shown = viewer.show(trace)
     assert shown.losses == ["slice_drop_overlapping_complete_event"]
-    assert "TTS: rest" not in shown.on("q01 overlapped, round 0", "LLM")
+    assert "TTS: rest" not in shown.on("q01 stepped overlapped, round 0", "LLM")
     assert len(shown.slices) < 11

@@ -1,70 +1,24 @@
-import json
 import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from samples import TURN
 
 from firstsound.clock import AudioTime, WallTime
-from firstsound.errors import FirstsoundError
 from firstsound.turn import (
     AudioMarks,
+    Live,
+    Span,
     Turn,
     WallMarks,
+    closure_ns,
     first_sound_parts_ns,
-    from_json,
     perceived_of_ns,
     stages_ns,
-    to_json,
 )
 
 MS = 1_000_000
-LINE = {
-    "version": 1,
-    "query": "q01",
-    "round": 0,
-    "wiring": "overlapped",
-    "mode": "stepped",
-    "audio_marks_ns": {"speech_end": 2310 * MS, "endpoint": 2900 * MS},
-    "wall_marks_ns": {
-        "final": 95 * MS,
-        "retrieved": 96 * MS,
-        "first_token": 180 * MS,
-        "first_fragment": 230 * MS,
-        "first_chunk": 295 * MS,
-        "first_sound": 341 * MS,
-        "answer_end": 610 * MS,
-        "audio_end": 900 * MS,
-    },
-    "transcript": "what time is it",
-    "passages": ["p017"],
-    "answer": "It is noon.",
-    "fragments": ["It is", "noon."],
-    "cache": "prefix",
-    "error": None,
-}
-TURN = Turn(
-    query="q01",
-    round=0,
-    wiring="overlapped",
-    mode="stepped",
-    audio=AudioMarks(AudioTime(2310 * MS), AudioTime(2900 * MS)),
-    wall=WallMarks(
-        final=WallTime(95 * MS),
-        retrieved=WallTime(96 * MS),
-        first_token=WallTime(180 * MS),
-        first_fragment=WallTime(230 * MS),
-        first_chunk=WallTime(295 * MS),
-        first_sound=WallTime(341 * MS),
-        answer_end=WallTime(610 * MS),
-        audio_end=WallTime(900 * MS),
-    ),
-    transcript="what time is it",
-    passages=("p017",),
-    answer="It is noon.",
-    fragments=("It is", "noon."),
-    cache="prefix",
-)
 
 
 def test_stages() -> None:
@@ -82,17 +36,10 @@ def test_parts_of_first_sound() -> None:
     assert first_sound_parts_ns(TURN) == {"fragment": 50 * MS, "synthesis": 65 * MS, "lead_in": 46 * MS}
 
 
-def test_a_line_of_turns_jsonl_is_as_documented() -> None:
-    assert json.loads(to_json(TURN)) == LINE
-    assert list(json.loads(to_json(TURN))) == list(LINE)
-    assert from_json(json.dumps(LINE)) == TURN
-
-
-def test_a_failed_turn_keeps_its_marks_and_says_why() -> None:
+def test_a_failed_turn_says_why_it_has_no_stages() -> None:
     wall = WallMarks(final=WallTime(95 * MS))
     turn = Turn("q01", 3, "serial", "stepped", TURN.audio, wall, error="retriever: no passage was found")
-    assert from_json(to_json(turn)) == turn
-    told = "q01, round 3, serial: mark retrieved was not reached (retriever: no passage was found)"
+    told = "q01, round 3, stepped serial: mark retrieved was not reached (retriever: no passage was found)"
     with pytest.raises(ValueError, match=re.escape(told)):
         stages_ns(turn)
     with pytest.raises(ValueError, match="mark first_sound was not reached"):
@@ -109,8 +56,8 @@ def test_each_part_of_first_sound_needs_its_marks(name: str) -> None:
 
 
 def test_names() -> None:
-    assert TURN.name == "q01, round 0, overlapped"
-    assert replace(TURN, round=-1).name == "q01, warm-up, overlapped"
+    assert TURN.name == "q01, round 0, stepped overlapped"
+    assert replace(TURN, round=-1).name == "q01, warm-up, stepped overlapped"
 
 
 @pytest.mark.parametrize(
@@ -151,36 +98,32 @@ def test_speech_may_go_on_after_the_last_chunk_and_writing_after_the_first_sound
     assert replace(TURN, wall=one_chunk).wall.first_sound == WallTime(341 * MS)
 
 
-def test_an_endpoint_that_came_too_early_is_kept_with_its_error() -> None:
-    turn = Turn("q", 0, "serial", "stepped", AudioMarks(AudioTime(6), AudioTime(5)), error="early endpoint")
-    assert from_json(to_json(turn)).audio.endpoint == AudioTime(5)
-
-
-@pytest.mark.parametrize("version", [0, 2, "1", None])
-def test_another_version_is_refused_by_name(version: object) -> None:
-    with pytest.raises(FirstsoundError, match=f"turns of version {version!r} cannot be read; this firstsound writes 1"):
-        from_json(json.dumps(LINE | {"version": version}))
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"audio_marks_ns": {"speech_end": None, "endpoint": None}},
-        {"audio_marks_ns": {"endpoint": 1}},
-        {"audio_marks_ns": []},
-        {"wall_marks_ns": {"final": 1.5}},
-        {"wall_marks_ns": {"first_word": 1}},
-        {"wall_marks_ns": dict.fromkeys(LINE["wall_marks_ns"], -1)},  # type: ignore[call-overload]
-        {"passages": None},
-        {"round": "first"},
-        {"mood": "good"},
-    ],
+LIVE = replace(
+    TURN,
+    mode="live",
+    live=Live(
+        timed_first_sound=WallTime(331 * MS),
+        frame_lateness_ns=(1000, 0),
+        backlog_ns=0,
+        played=(Span(WallTime(295 * MS), WallTime(600 * MS)),),
+        joint_jump=0.0,
+    ),
 )
-def test_a_line_that_is_no_turn_is_refused(change: dict[str, Any]) -> None:
-    with pytest.raises(FirstsoundError, match="not a turn: "):
-        from_json(json.dumps(LINE | change))
 
 
-def test_a_line_that_was_cut_off_is_refused_and_shown() -> None:
-    with pytest.raises(FirstsoundError, match=r"""^not a turn: .*'{"version": 1, "query": "q01"'$"""):
-        from_json('{"version": 1, "query": "q01"')
+def test_closure_is_what_the_recording_says_beyond_the_marks() -> None:
+    assert closure_ns(LIVE) == 10 * MS
+    assert LIVE.name == "q01, round 0, live overlapped"
+    with pytest.raises(ValueError, match="mark timed_first_sound was not reached"):
+        closure_ns(TURN)
+
+
+@pytest.mark.parametrize("lost", ["timed_first_sound", "frame_lateness_ns", "backlog_ns", "played", "joint_jump"])
+def test_a_live_turn_needs_what_only_it_knows(lost: str) -> None:
+    live = replace(LIVE.live, **{lost: getattr(Live(), lost)})  # type: ignore[type-var]
+    with pytest.raises(ValueError, match=f"a turn without an error needs {lost}$"):
+        replace(LIVE, live=live)
+    with pytest.raises(
+        ValueError, match=r"needs timed_first_sound, frame_lateness_ns, backlog_ns, played, joint_jump$"
+    ):
+        replace(LIVE, live=None)

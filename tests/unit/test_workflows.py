@@ -86,11 +86,16 @@ def test_the_nightly_never_measures_two_runs_at_once() -> None:
 
 def test_the_gate_judges_the_shared_profile_and_the_nightly_the_strict_one() -> None:
     commands = {name: [step["run"] for step in steps(name) if "make bench" in step.get("run", "")] for name in NAMES}
-    assert commands == {"gate": ["make bench ARGS=--budget-profile=shared"], "nightly": ["make bench"]}
+    assert commands == {
+        "gate": ['make bench ARGS="--budget-profile=shared --live-rounds=1"'],
+        "nightly": ["make bench"],
+    }
 
 
 def test_compiled_wheels_are_cached_by_processor() -> None:
-    caches = [step["with"] for step in steps("gate") if "~/.cache/pip" in step.get("with", {}).get("path", "")]
+    caches = [
+        step["with"] for step in steps("gate") if "~/.cache/firstsound-pip" in step.get("with", {}).get("path", "")
+    ]
     assert caches
     assert all("steps.cpu.outputs.id" in cache[key] for cache in caches for key in ("key", "restore-keys"))
 

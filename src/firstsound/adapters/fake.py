@@ -6,7 +6,17 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from firstsound.clock import NS_PER_MS, Clock, MonotonicClock
-from firstsound.stages import SAMPLE_RATE_HZ, AudioChunk, Delta, Finish, Float32Audio, Int16Audio, Passage, Prompt
+from firstsound.stages import (
+    SAMPLE_RATE_HZ,
+    AudioChunk,
+    Delta,
+    Finish,
+    Float32Audio,
+    Heard,
+    Int16Audio,
+    Passage,
+    Prompt,
+)
 
 LOUD = 1000
 """A frame with a sample beyond this, of 32,768, is speech to the fake endpointer."""
@@ -36,12 +46,13 @@ class FakeEndpointer:
     _begun: bool = False
     _quiet_ms: int = 0
 
-    def is_endpoint(self, frame: Int16Audio) -> bool:
+    def hear(self, frame: Int16Audio) -> Heard:
         """Hear one frame."""
-        loud = bool((np.abs(frame.astype(np.int32)) > LOUD).any())
-        self._begun = self._begun or loud
-        self._quiet_ms = 0 if loud else self._quiet_ms + 20
-        return self._begun and self._quiet_ms >= self.gap_ms
+        if (np.abs(frame.astype(np.int32)) > LOUD).any():
+            self._begun, self._quiet_ms = True, 0
+            return Heard.SPEECH
+        self._quiet_ms += 20
+        return Heard.ENDPOINT if self._begun and self._quiet_ms >= self.gap_ms else Heard.SILENCE
 
 
 @dataclass(slots=True)

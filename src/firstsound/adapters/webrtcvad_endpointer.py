@@ -7,7 +7,7 @@ except ImportError as e:
 
     raise MissingExtraError("webrtcvad", "local") from e
 
-from firstsound.stages import SAMPLE_RATE_HZ, Int16Audio
+from firstsound.stages import SAMPLE_RATE_HZ, Heard, Int16Audio
 
 FRAME_MS = 20
 MODE = 3
@@ -30,13 +30,13 @@ class WebrtcvadEndpointer:
         self._silence_ms = 0
         self._begun = False
 
-    def is_endpoint(self, frame: Int16Audio) -> bool:
-        """Hear 20 ms of 16 kHz audio, int16, shape (320,); true once speech was followed by the gap."""
+    def hear(self, frame: Int16Audio) -> Heard:
+        """Hear 20 ms of 16 kHz audio, int16, shape (320,); the endpoint is where speech was followed by the gap."""
         if self._vad.is_speech(frame.tobytes(), SAMPLE_RATE_HZ):
             self._speech_ms += FRAME_MS
             self._silence_ms = 0
             self._begun = self._begun or self._speech_ms >= MIN_SPEECH_MS
-        else:
-            self._speech_ms = 0
-            self._silence_ms += FRAME_MS
-        return self._begun and self._silence_ms >= GAP_MS
+            return Heard.SPEECH
+        self._speech_ms = 0
+        self._silence_ms += FRAME_MS
+        return Heard.ENDPOINT if self._begun and self._silence_ms >= GAP_MS else Heard.SILENCE

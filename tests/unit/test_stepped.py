@@ -18,9 +18,9 @@ from firstsound.adapters.fake import (
 )
 from firstsound.audio import to_int16
 from firstsound.clock import NS_PER_MS, AudioTime, MonotonicClock
-from firstsound.stages import AudioChunk, Delta, Finish, Float32Audio, Stack
+from firstsound.stages import AudioChunk, Delta, Finish, Float32Audio, Heard, Stack
+from firstsound.stepped import run_turn
 from firstsound.turn import WIRINGS, Turn, Wiring, first_sound_parts_ns, stages_ns
-from firstsound.wiring import run_turn
 
 
 def run(stack: Stack, kind: Wiring = "overlapped", **clip: float) -> Turn:
@@ -97,13 +97,13 @@ def test_each_turn_says_how_much_of_its_prompt_was_cached(finish: Finish, cache:
 
 
 class Endless(FakeEndpointer):
-    def is_endpoint(self, frame: object) -> bool:  # noqa: ARG002
-        return False
+    def hear(self, frame: object) -> Heard:  # noqa: ARG002
+        return Heard.SPEECH
 
 
 class AtOnce(FakeEndpointer):
-    def is_endpoint(self, frame: object) -> bool:  # noqa: ARG002
-        return True
+    def hear(self, frame: object) -> Heard:  # noqa: ARG002
+        return Heard.ENDPOINT
 
 
 class Broken:
@@ -201,9 +201,9 @@ def test_the_recognizer_hears_the_clip_up_to_the_endpoint_and_the_endpointer_eac
             return super().transcribe(samples)
 
     class Counts(FakeEndpointer):
-        def is_endpoint(self, frame: object) -> bool:
+        def hear(self, frame: object) -> Heard:
             frames.append(frame.tobytes())  # type: ignore[attr-defined]
-            return super().is_endpoint(frame)  # type: ignore[arg-type]
+            return super().hear(frame)  # type: ignore[arg-type]
 
     run(samples.stack(recognizer=Listens(samples.TEXT), new_endpointer=Counts))
     assert heard == [16_000]

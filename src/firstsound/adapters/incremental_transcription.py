@@ -1,0 +1,54 @@
+"""Streaming transcription by any recognizer of whole utterances: it hears again and again all that was said so far.
+
+When to decode depends on the audio alone, never on the machine's speed, so a run can be repeated: a first time after
+half a second, then whenever the utterance has grown by a quarter (the work stays in proportion to its length), and once
+in each pause. As long as nobody speaks after a pause, its transcript is the final one, and at the endpoint nothing is
+left to do.
+"""
+
+import numpy as np
+
+from firstsound.stages import SAMPLE_RATE_HZ, Float32Audio, Recognizer
+
+FIRST_SAMPLES = SAMPLE_RATE_HZ // 2
+GROWTH = 1.25
+PAUSE_SAMPLES = SAMPLE_RATE_HZ * 240 // 1000
+"""Of non-speech. Earlier, the last word is at risk; later, the transcript is not there at the endpoint."""
+
+
+class IncrementalTranscription:
+    """One utterance; make a new one for the next."""
+
+    def __init__(self, recognizer: Recognizer) -> None:
+        """Let `recognizer` transcribe what there is each time."""
+        self._recognizer = recognizer
+        self._heard: list[Float32Audio] = []
+        self._samples = 0
+        self._decode_at = FIRST_SAMPLES
+        self._silence_samples = 0
+        self._news = False
+        self._text = ""
+
+    def hear(self, samples: Float32Audio, *, speech: bool) -> str | None:
+        """Hear the next 16 kHz mono float32 samples, shape (n,); the partial transcript if it was made anew."""
+        self._heard.append(samples)
+        self._samples += len(samples)
+        self._silence_samples = 0 if speech else self._silence_samples + len(samples)
+        self._news = self._news or speech
+        pause = self._silence_samples >= PAUSE_SAMPLES
+        if self._news and (pause or self._samples >= self._decode_at):
+            self._decode()
+            # What is decoded in the middle of a word is decoded again when the pause comes.
+            self._news = not pause
+            return self._text
+        return None
+
+    def finish(self) -> str:
+        """The final transcript of all that was heard."""
+        if self._news:
+            self._decode()
+        return self._text
+
+    def _decode(self) -> None:
+        self._text = self._recognizer.transcribe(np.concatenate(self._heard))
+        self._decode_at = max(self._samples + FIRST_SAMPLES, round(self._samples * GROWTH))

@@ -1,0 +1,125 @@
+"""Live turns: everything at the pace of life, both sides recorded, and the silence taken off the recording."""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from firstsound import audio, recording, wiring
+from firstsound.clock import NS_PER_S, AudioTime, Clock, Stopwatch, WallTime
+from firstsound.draft import PRE_ROLL_SAMPLES, Draft
+from firstsound.errors import StageError, in_stage
+from firstsound.loudspeaker import Loudspeaker
+from firstsound.manifest import Clip
+from firstsound.microphone import Microphone
+from firstsound.recognition import Recognition, WholeUtterance
+from firstsound.recording import Recording
+from firstsound.stages import SAMPLE_RATE_HZ, Endpointer, Float32Audio, Heard, Int16Audio, Stack
+from firstsound.turn import Live, Partial, Span, Turn, Wiring
+
+
+def run_turn(
+    stack: Stack, clip: Clip, round_: int, kind: Wiring, clock: Clock, keep: Callable[[Recording], None]
+) -> Turn:
+    """One live turn; `keep` is given its recording as soon as it is over, if it came to an endpoint.
+
+    Whatever a stage raises ends the turn, not the run: it is told in the turn's `error`, with the marks up to there.
+    """
+    draft = Draft(clip, round_, kind, "live", Stopwatch(clock))
+    loudspeaker = Loudspeaker(clock)
+    draft.play = loudspeaker.play
+    error = None
+    try:
+        _converse(stack, draft, loudspeaker, clock)
+    except StageError as e:
+        error = str(e)
+    loudspeaker.wait()
+    if draft.endpoint is not None:
+        taken = recording.record(clip.samples, loudspeaker.signal(), loudspeaker.rate_hz)
+        keep(taken)
+        try:
+            _judge(stack, draft, draft.endpoint, loudspeaker, taken)
+        except StageError as e:
+            error = error or str(e)
+    return draft.freeze(error)
+
+
+def _converse(stack: Stack, draft: Draft, loudspeaker: Loudspeaker, clock: Clock) -> None:
+    with in_stage("endpointer"):
+        endpointer = stack.new_endpointer()
+    microphone = Microphone(audio.to_int16(draft.clip.samples), endpointer.frame_samples, clock)
+    with in_stage("recognizer"):
+        new = stack.new_transcription
+        transcription = WholeUtterance(stack.recognizer) if new is None else new()
+    backlog_ns = None
+    with Recognition(transcription, clock) as recognition:
+        try:
+            with in_stage("endpointer"), microphone.on() as frames:
+                backlog_ns = _listen(endpointer, frames, recognition, draft, clock)
+            # The answer counts from the microphone's first sample, so that both sides lie on one time line.
+            loudspeaker.origin_ns = microphone.start_ns
+            with in_stage("recognizer"):
+                draft.transcript = recognition.final()
+            wiring.answer(stack, draft, clock)
+        finally:
+            draft.live = Live(
+                frame_lateness_ns=tuple(microphone.lateness_ns),
+                backlog_ns=backlog_ns,
+                partials=tuple(
+                    Partial(Span(draft.stopwatch.at(start_ns), draft.stopwatch.at(end_ns)), text)
+                    for start_ns, end_ns, text in recognition.partials
+                ),
+            )
+
+
+def _listen(
+    endpointer: Endpointer, frames: Iterator[Int16Audio], recognition: Recognition, draft: Draft, clock: Clock
+) -> int:
+    """Hear frames until the endpoint; return how much audio, in ns, the recognizer had not yet worked off then."""
+    before: deque[Float32Audio] = deque(maxlen=1 + PRE_ROLL_SAMPLES // endpointer.frame_samples)
+    begun = False
+    samples = 0
+    for frame in frames:
+        heard = endpointer.hear(frame)
+        backlog = AudioTime.from_samples(recognition.backlog_samples, SAMPLE_RATE_HZ)
+        samples += len(frame)
+        before.append(audio.to_float32(frame))
+        begun = begun or heard is Heard.SPEECH
+        if begun:
+            recognition.hear(np.concatenate(before), speech=heard is Heard.SPEECH)
+            before.clear()
+        if heard is Heard.ENDPOINT:
+            draft.stopwatch = Stopwatch(clock)
+            draft.set_endpoint(samples, spoken=begun)
+            return backlog.ns
+    raise draft.without_endpoint(samples)
+
+
+def _judge(stack: Stack, draft: Draft, endpoint: AudioTime, loudspeaker: Loudspeaker, taken: Recording) -> None:
+    """Put what the recording says in place of what the marks expected, and listen to the answer on it.
+
+    Raises:
+        StageError: the loudspeaker could not play as it should, or the answer cannot be transcribed.
+    """
+    first_sound_ns = taken.first_sound_ns()
+    timed = draft.wall.pop("first_sound", None)
+    if first_sound_ns is not None:
+        draft.wall["first_sound"] = WallTime(first_sound_ns - endpoint.ns)
+    draft.live = replace(
+        draft.live or Live(),
+        timed_first_sound=timed,
+        played=tuple(
+            Span(WallTime(loudspeaker.ns(chunk.start) - endpoint.ns), WallTime(loudspeaker.ns(chunk.end) - endpoint.ns))
+            for chunk in loudspeaker.playing
+        ),
+        underruns_ns=tuple(loudspeaker.underruns_ns),
+        joint_jump=loudspeaker.joint_jump(),
+    )
+    if loudspeaker.fault is not None:
+        raise StageError(f"loudspeaker: {loudspeaker.fault}")
+    if first_sound_ns is not None:
+        with in_stage("transcription of the recorded answer"):
+            answer = audio.to_rate(audio.to_float32(taken.answer), taken.rate_hz)
+            begin = first_sound_ns * SAMPLE_RATE_HZ // NS_PER_S - PRE_ROLL_SAMPLES
+            draft.live = replace(draft.live, heard=stack.recognizer.transcribe(answer[max(0, begin) :]))

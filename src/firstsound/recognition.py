@@ -1,0 +1,100 @@
+"""Recognition beside everything else: a thread that lets a transcription hear what the microphone delivers."""
+
+import threading
+from queue import SimpleQueue
+from typing import Self
+
+import numpy as np
+
+from firstsound.clock import Clock
+from firstsound.errors import StageError
+from firstsound.stages import Float32Audio, Recognizer, Transcription
+
+FINAL_TIMEOUT_S = 60.0
+"""How long after the endpoint the recognizer may work before the turn fails."""
+END_TIMEOUT_S = 5.0
+
+
+class WholeUtterance:
+    """The transcription of a stack that has no streaming one: all is heard first, and understood at the end."""
+
+    def __init__(self, recognizer: Recognizer) -> None:
+        """Let `recognizer` transcribe the utterance."""
+        self._recognizer = recognizer
+        self._heard: list[Float32Audio] = []
+
+    def hear(self, samples: Float32Audio, *, speech: bool) -> None:  # noqa: ARG002 - all is kept
+        """Keep the samples."""
+        self._heard.append(samples)
+
+    def finish(self) -> str:
+        """The transcript of all that was heard."""
+        return self._recognizer.transcribe(np.concatenate([*self._heard, np.zeros(0, dtype=np.float32)]))
+
+
+class Recognition:
+    """Works off what it is given in its own time; what it has not come to is its backlog."""
+
+    def __init__(self, transcription: Transcription, clock: Clock) -> None:
+        """Listen within a `with` statement."""
+        self._transcription = transcription
+        self._clock = clock
+        self._queue: SimpleQueue[tuple[Float32Audio, bool] | None] = SimpleQueue()
+        self._given_samples = 0
+        self._done_samples = 0
+        self._abandoned = False
+        self._text = ""
+        self._failure: Exception | None = None
+        self.partials: list[tuple[int, int, str]] = []
+        """For each partial transcript, when work on it began and ended on the clock, and the text."""
+        self._thread = threading.Thread(target=self._work, name="firstsound-recognition", daemon=True)
+
+    @property
+    def backlog_samples(self) -> int:
+        """How many of the samples given it has not yet worked off."""
+        return self._given_samples - self._done_samples
+
+    def hear(self, samples: Float32Audio, *, speech: bool) -> None:
+        """Give it the next samples, without waiting."""
+        self._given_samples += len(samples)
+        self._queue.put((samples, speech))
+
+    def final(self) -> str:
+        """Wait for the final transcript.
+
+        Raises:
+            StageError: it does not come in time.
+            Exception: whatever the transcription raised.
+        """
+        self._queue.put(None)
+        self._thread.join(FINAL_TIMEOUT_S)
+        if self._thread.is_alive():
+            raise StageError(f"no final transcript {FINAL_TIMEOUT_S:.0f} s after the endpoint")
+        if self._failure is not None:
+            raise self._failure
+        return self._text
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # At the next opportunity, whatever is left.
+        self._abandoned = True
+        self._queue.put(None)
+        self._thread.join(END_TIMEOUT_S)
+
+    def _work(self) -> None:
+        try:
+            for samples, speech in iter(self._queue.get, None):
+                if self._abandoned:
+                    return
+                start_ns = self._clock.now_ns()
+                text = self._transcription.hear(samples, speech=speech)
+                self._done_samples += len(samples)
+                if text is not None:
+                    self.partials.append((start_ns, self._clock.now_ns(), text))
+            if not self._abandoned:
+                self._text = self._transcription.finish()
+        except Exception as e:  # noqa: BLE001 - raised where the transcript is wanted
+            self._failure = e

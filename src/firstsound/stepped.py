@@ -1,0 +1,45 @@
+"""Stepped turns: the clip is fed as fast as possible up to the endpoint, then the wall clock runs."""
+
+from firstsound import audio, wiring
+from firstsound.clock import Clock, Stopwatch
+from firstsound.draft import PRE_ROLL_SAMPLES, Draft
+from firstsound.errors import StageError, in_stage
+from firstsound.manifest import Clip
+from firstsound.stages import Float32Audio, Heard, Stack
+from firstsound.turn import Turn, Wiring
+
+
+def run_turn(stack: Stack, clip: Clip, round_: int, kind: Wiring, clock: Clock) -> Turn:
+    """One stepped turn.
+
+    Whatever a stage raises ends the turn, not the run: it is told in the turn's `error`, with the marks up to there.
+    """
+    draft = Draft(clip, round_, kind, "stepped", Stopwatch(clock))
+    try:
+        utterance = _listen(stack, draft)
+        draft.stopwatch = Stopwatch(clock)
+        with in_stage("recognizer"):
+            draft.transcript = stack.recognizer.transcribe(utterance)
+        wiring.answer(stack, draft, clock)
+    except StageError as e:
+        return draft.freeze(str(e))
+    return draft.freeze(None)
+
+
+def _listen(stack: Stack, draft: Draft) -> Float32Audio:
+    """Feed the clip frame by frame until the endpoint; return what the user said up to there."""
+    samples = draft.clip.samples
+    with in_stage("endpointer"):
+        pcm = audio.to_int16(samples)
+        endpointer = stack.new_endpointer()
+        size = endpointer.frame_samples
+        begin: int | None = None
+        # The last frame is dropped if it is partial: a detector takes whole frames only.
+        for start in range(0, len(pcm) - size + 1, size):
+            heard = endpointer.hear(pcm[start : start + size])
+            if heard is Heard.SPEECH and begin is None:
+                begin = max(0, start - PRE_ROLL_SAMPLES)
+            if heard is Heard.ENDPOINT:
+                draft.set_endpoint(start + size, spoken=begin is not None)
+                return samples[begin : start + size]
+        raise draft.without_endpoint(len(pcm))

@@ -1,0 +1,60 @@
+import numpy as np
+
+from firstsound.adapters.incremental_transcription import PAUSE_SAMPLES, IncrementalTranscription
+from firstsound.stages import Float32Audio
+
+FRAME = 320
+
+
+class Logs:
+    """Tells how long an utterance it was given, in frames."""
+
+    def __init__(self) -> None:
+        self.frames: list[int] = []
+
+    def transcribe(self, samples: Float32Audio) -> str:
+        self.frames.append(len(samples) // FRAME)
+        return f"text of {self.frames[-1]}"
+
+
+def heard(pattern: str) -> tuple[Logs, IncrementalTranscription, list[str | None]]:
+    """Feed a frame a character: `s` is speech, `-` is not."""
+    log = Logs()
+    transcription = IncrementalTranscription(log)
+    said = [transcription.hear(np.zeros(FRAME, dtype=np.float32), speech=c == "s") for c in pattern]
+    return log, transcription, said
+
+
+PAUSE = PAUSE_SAMPLES // FRAME
+
+
+def test_it_decodes_after_half_a_second_and_then_in_proportion() -> None:
+    log, _, said = heard("s" * 250)
+    assert log.frames == [25, 50, 75, 100, 125, 157, 197, 247]
+    assert [text for text in said if text] == [f"text of {n}" for n in log.frames]
+
+
+def test_in_a_pause_it_decodes_once_and_that_is_final() -> None:
+    log, transcription, said = heard("s" * 10 + "-" * 30)
+    assert log.frames == [10 + PAUSE]
+    assert said.index(f"text of {10 + PAUSE}") == 10 + PAUSE - 1
+    assert transcription.finish() == f"text of {10 + PAUSE}"
+    assert len(log.frames) == 1
+
+
+def test_what_is_said_after_a_pause_is_decoded_too() -> None:
+    log, transcription, _ = heard("s" * 5 + "-" * PAUSE + "s" * 3 + "-" * 2)
+    assert log.frames == [5 + PAUSE]
+    assert transcription.finish() == f"text of {5 + PAUSE + 5}"
+
+
+def test_a_decode_in_the_middle_of_a_word_is_not_final() -> None:
+    log, transcription, _ = heard("s" * 25 + "-" * 3)
+    assert log.frames == [25]
+    assert transcription.finish() == "text of 28"
+
+
+def test_silence_is_not_decoded() -> None:
+    log, transcription, said = heard("-" * 100)
+    assert transcription.finish() == ""
+    assert (log.frames, set(said)) == ([], {None})

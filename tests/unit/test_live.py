@@ -1,0 +1,207 @@
+"""A live turn over fakes: what it records, how its failures are told, and that the recording is the judge."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import samples
+
+from firstsound import live
+from firstsound.adapters.fake import LOUD, Delay, FakeEndpointer, FakeLanguageModel, FakeSynthesizer
+from firstsound.clock import NS_PER_MS as MS
+from firstsound.clock import AudioTime, MonotonicClock
+from firstsound.loudspeaker import Loudspeaker
+from firstsound.recording import Recording
+from firstsound.stages import SAMPLE_RATE_HZ, AudioChunk, Float32Audio, Stack
+from firstsound.turn import WIRINGS, Turn, Wiring, closure_ns, perceived_of_ns
+
+
+class Hasty(FakeEndpointer):
+    """Waits for a tenth of a second only, so that the tests do not take long."""
+
+    def __init__(self) -> None:
+        super().__init__(gap_ms=100)
+
+
+def run(
+    stack: Stack, kind: Wiring = "overlapped", speech_s: float = 0.2, silence_s: float = 0.3
+) -> tuple[Turn, list[Recording]]:
+    taken: list[Recording] = []
+    turn = live.run_turn(stack, samples.clip("q", speech_s, silence_s), 0, kind, MonotonicClock(), taken.append)
+    return turn, taken
+
+
+def stack(**parts: object) -> Stack:
+    return samples.stack(**{"new_endpointer": Hasty, "llm": FakeLanguageModel(("Brew it hot.",)), **parts})
+
+
+@pytest.mark.parametrize("kind", WIRINGS)
+def test_a_live_turn_has_its_silence_from_the_recording(kind: Wiring) -> None:
+    turn, [taken] = run(stack(synthesizer=FakeSynthesizer(lead_in_ms=40)), kind)
+    assert turn.error is None
+    assert turn.live is not None
+    assert turn.audio.endpoint == AudioTime(300 * MS)
+    assert perceived_of_ns(turn) == taken.silence_ns(turn.audio.speech_end)
+    assert turn.wall.first_chunk and turn.wall.first_sound
+    # The time of a frame and no more lies between what the marks say and what the recording says.
+    assert 0 <= closure_ns(turn) < 20 * MS
+    assert turn.wall.first_sound - turn.wall.first_chunk >= 40 * MS
+    assert len(turn.live.frame_lateness_ns) >= 15
+    assert [span.end - span.start for span in turn.live.played] == [pytest.approx(190 * MS, abs=MS)]
+    assert turn.live.heard == samples.TEXT
+
+
+def test_what_was_sent_is_what_was_recorded() -> None:
+    sent: list[Float32Audio] = []
+
+    class Keeps(FakeSynthesizer):
+        def synthesize(self, text: str) -> Iterator[AudioChunk]:
+            for chunk in super().synthesize(text):
+                for half in np.array_split(chunk.samples, 2):
+                    sent.append(half)
+                    yield AudioChunk(half, chunk.rate_hz)
+
+    turn, [taken] = run(stack(llm=FakeLanguageModel(samples.ANSWER), synthesizer=Keeps()))
+    assert turn.error is None
+    whole = np.concatenate(sent)
+    [begin, *_] = np.flatnonzero(taken.answer)
+    # The tone's first sample is 0.
+    recorded = taken.answer[begin - 1 :][: len(whole)] / 2**15
+    assert np.abs(recorded - whole).max() <= 2**-15
+    assert not taken.answer[begin - 1 + len(whole) :].any()
+
+
+def test_a_hidden_delay_between_synthesizer_and_loudspeaker_is_in_the_silence_and_not_in_the_marks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    play = Loudspeaker.play
+
+    def late(self: Loudspeaker, chunk: AudioChunk) -> None:
+        MonotonicClock().sleep_ns(150 * MS)
+        play(self, chunk)
+
+    monkeypatch.setattr(Loudspeaker, "play", late)
+    turn, [taken] = run(stack())
+    assert 150 * MS <= closure_ns(turn) < 250 * MS
+    assert perceived_of_ns(turn) == taken.silence_ns(turn.audio.speech_end)
+
+
+def test_a_recognizer_slower_than_speech_shows_as_backlog_and_in_final() -> None:
+    class Slow:
+        """Takes 1.3 seconds a second."""
+
+        def hear(self, samples: Float32Audio, *, speech: bool) -> None:  # noqa: ARG002
+            MonotonicClock().sleep_ns(round(1.3 * len(samples) / SAMPLE_RATE_HZ * 1e9))
+
+        def finish(self) -> str:
+            return samples.TEXT
+
+    turn, _ = run(stack(new_transcription=Slow), speech_s=0.9)
+    assert turn.error is None
+    assert turn.live and turn.live.backlog_ns and turn.wall.final
+    # A second has been heard, and 1 / 1.3 of it worked off; the rest takes 1.3 times as long as it is.
+    assert turn.live.backlog_ns >= 200 * MS
+    assert turn.wall.final.ns >= 270 * MS
+
+
+def test_partials_lie_before_the_final_transcript() -> None:
+    class Partly:
+        def hear(self, samples: Float32Audio, *, speech: bool) -> str | None:  # noqa: ARG002
+            return "how" if speech else None
+
+        def finish(self) -> str:
+            return samples.TEXT
+
+    turn, _ = run(stack(new_transcription=Partly))
+    assert turn.live is not None
+    assert {partial.text for partial in turn.live.partials} == {"how"}
+    assert len(turn.live.partials) == 10
+    assert all(partial.span.end.ns < 0 for partial in turn.live.partials)
+
+
+def test_the_recognizer_hears_from_before_the_first_speech_up_to_the_endpoint() -> None:
+    clip = samples.clip("q", 0.2, 0.3)
+    silence = np.zeros(SAMPLE_RATE_HZ // 2, dtype=np.float32)
+    later = AudioTime(clip.speech_end.ns + 500 * MS)
+    clip = type(clip)("q", np.concatenate([silence, clip.samples]), clip.text, later, clip.expected_passage, "")
+    heard: list[Float32Audio] = []
+
+    class Listens:
+        def hear(self, samples: Float32Audio, *, speech: bool) -> None:  # noqa: ARG002
+            heard.append(samples)
+
+        def finish(self) -> str:
+            return samples.TEXT
+
+    turn = live.run_turn(stack(new_transcription=Listens), clip, 0, "serial", MonotonicClock(), lambda _: None)
+    assert turn.error is None
+    whole = np.concatenate(heard)
+    assert len(whole) == round((0.3 + 0.2 + 0.1) * SAMPLE_RATE_HZ)
+    assert np.flatnonzero(np.abs(whole) > LOUD / 2**15)[0] >= 0.3 * SAMPLE_RATE_HZ
+
+
+class Silent(FakeSynthesizer):
+    def synthesize(self, text: str) -> Iterator[AudioChunk]:  # noqa: ARG002
+        yield AudioChunk(np.zeros(2_000, dtype=np.float32), 22_050)
+
+
+class Nothing(FakeSynthesizer):
+    def synthesize(self, text: str) -> Iterator[AudioChunk]:  # noqa: ARG002
+        yield from ()
+
+
+class Changes(FakeSynthesizer):
+    def synthesize(self, text: str) -> Iterator[AudioChunk]:
+        yield from super().synthesize(text)
+        yield AudioChunk(np.ones(100, dtype=np.float32), 16_000)
+
+
+class Stalls(FakeSynthesizer):
+    def synthesize(self, text: str) -> Iterator[AudioChunk]:
+        yield from super().synthesize(text)
+        MonotonicClock().sleep_ns(300 * MS)
+        yield from super().synthesize(text)
+
+
+class Mumbles:
+    def transcribe(self, samples: Float32Audio) -> str:  # noqa: ARG002
+        raise OSError("out of order")
+
+
+class NeverHears(FakeEndpointer):
+    def hear(self, frame: object) -> object:  # type: ignore[override] # noqa: ARG002
+        raise OSError("out of order")
+
+
+@pytest.mark.parametrize(
+    ("parts", "told"),
+    [
+        ({"synthesizer": Silent()}, "synthesizer: the answer has no audible sample"),
+        ({"synthesizer": Nothing()}, "synthesizer: no sound for 'Brew it hot.'"),
+        ({"synthesizer": Changes()}, "loudspeaker: chunk 2 has 16000 Hz, but 22050 Hz are playing"),
+        ({"synthesizer": Stalls()}, "loudspeaker: underrun: nothing to play for 1"),
+        ({"recognizer": Mumbles()}, "recognizer: OSError: out of order"),
+        ({"new_endpointer": NeverHears}, "endpointer: OSError: out of order"),
+        ({"llm": FakeLanguageModel(["Brew it", " hot, it"], delay=Delay(1), finish=None)}, "llm: the stream ended"),
+    ],
+)
+def test_a_failed_turn_is_told_by_name_and_never_a_good_sample(parts: dict[str, object], told: str) -> None:
+    turn, _ = run(stack(**parts))
+    assert turn.error is not None
+    assert turn.error.startswith(told)
+
+
+def test_an_underrun_is_counted_and_measured() -> None:
+    turn, _ = run(stack(synthesizer=Stalls()))
+    assert turn.live is not None
+    [gap_ns] = turn.live.underruns_ns
+    assert 100 * MS <= gap_ns <= 290 * MS
+
+
+def test_a_clip_without_room_tone_ends_before_an_endpoint_and_is_not_recorded() -> None:
+    turn, taken = run(stack(), silence_s=0.05)
+    assert turn.error is not None
+    assert turn.error.startswith("endpointer: audio ended before an endpoint: 0.24 s heard")
+    assert taken == []
+    assert turn.live is not None
+    assert len(turn.live.frame_lateness_ns) == 12
