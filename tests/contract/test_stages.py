@@ -206,3 +206,18 @@ def test_a_server_that_stalls_or_is_killed_fails_its_turn_by_name_and_nothing_is
     assert "signal 9 (SIGKILL" in killed.error
     assert killed.transcript
     assert not psutil.pid_exists(server)
+
+
+@real
+def test_a_recognizer_does_not_grow_with_every_length_that_it_hears(local_stack: Stack, clips: list[Clip]) -> None:
+    speech = np.concatenate([clip.samples for clip in clips[:3]])
+
+    def hear(offset: int) -> int:
+        for length in range(20):
+            local_stack.recognizer.transcribe(speech[: 16_000 + offset + 6_400 * length])
+        rss: int = psutil.Process().memory_info().rss
+        return rss
+
+    before = hear(0)
+    # Three rounds of new lengths took 60 MiB more, when the kernels for each were kept.
+    assert max(hear(offset) for offset in (1_600, 3_200, 4_800)) - before < 15 * 2**20
