@@ -109,7 +109,7 @@ class Profile(_Strict):
 
 
 def _default_wirings() -> dict[Wiring, Force]:
-    return {"serial": "report", "overlapped": "bind"}
+    return {"serial": "report", "overlapped": "bind", "speculative": "bind"}
 
 
 class Budget(_Strict):

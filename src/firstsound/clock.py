@@ -115,23 +115,6 @@ class MonotonicClock:
             time.sleep(duration_ns / NS_PER_S)
 
 
-class Stopwatch:
-    """Wall time since it was started, on a given clock."""
-
-    def __init__(self, clock: Clock) -> None:
-        """Start now."""
-        self._clock = clock
-        self._origin_ns = clock.now_ns()
-
-    def read(self) -> WallTime:
-        """The time since the start."""
-        return self.at(self._clock.now_ns())
-
-    def at(self, clock_ns: int) -> WallTime:
-        """The instant at which the clock showed `clock_ns`; before the start it is negative."""
-        return WallTime(clock_ns - self._origin_ns)
-
-
 class Deadline:
     """A moment after which waiting is over."""
 

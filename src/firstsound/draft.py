@@ -1,14 +1,13 @@
 """A turn while it runs: what has been reached so far, to be frozen when it is over or has failed."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from firstsound import audio
-from firstsound.clock import NS_PER_MS, NS_PER_S, AudioTime, Stopwatch, WallTime
+from firstsound.attempt import Attempt
+from firstsound.clock import NS_PER_MS, NS_PER_S, AudioTime, WallTime
 from firstsound.errors import StageError
 from firstsound.manifest import Clip
-from firstsound.stages import SAMPLE_RATE_HZ, AudioChunk
-from firstsound.turn import AudioMarks, Cache, Live, Mode, Turn, WallMarks, Wiring
+from firstsound.stages import SAMPLE_RATE_HZ
+from firstsound.turn import AudioMarks, Live, Mode, Turn, WallMarks, Wiring
 
 PRE_ROLL_MS = 300
 """The recognizer hears the clip from this long before the first frame that is taken for speech: detectors are late.
@@ -25,31 +24,24 @@ class Draft:
     round: int
     wiring: Wiring
     mode: Mode
-    stopwatch: Stopwatch
-    """Started at the endpoint decision."""
-    play: Callable[[AudioChunk], None] = lambda _: None
-    """Where the sound goes, in a turn that is heard."""
     endpoint: AudioTime | None = None
-    wall: dict[str, WallTime] = field(default_factory=dict)
-    transcript: str = ""
-    passages: tuple[str, ...] = ()
-    answer: str = ""
-    fragments: list[str] = field(default_factory=list)
-    cache: Cache | None = None
+    endpoint_ns: int = 0
+    """The endpoint decision on the clock."""
+    attempt: Attempt | None = None
+    """The answer that the user hears."""
+    floor_ns: int | None = None
+    """For an answer that was begun before the endpoint: the moment on the clock at which it was known to be wanted."""
+    first_sound: WallTime | None = None
+    """What the recording says, in a turn that is heard."""
     live: Live | None = None
-    _play_end_ns: int = 0
 
-    def mark(self, name: str) -> WallTime:
-        """Set the mark `name` to this moment and return it."""
-        self.wall[name] = self.stopwatch.read()
-        return self.wall[name]
-
-    def set_endpoint(self, samples: int, *, spoken: bool) -> None:
-        """Note the endpoint, `samples` into the clip.
+    def set_endpoint(self, samples: int, now_ns: int, *, spoken: bool) -> None:
+        """Note the endpoint, `samples` into the clip and decided at `now_ns` on the clock.
 
         Raises:
             StageError: it comes before the end of speech, or nothing before it was taken for speech.
         """
+        self.endpoint_ns = now_ns
         self.endpoint = AudioTime.from_samples(samples, SAMPLE_RATE_HZ)
         if self.endpoint < self.clip.speech_end:
             early_ms = (self.clip.speech_end - self.endpoint) / NS_PER_MS
@@ -64,39 +56,38 @@ class Draft:
             f"{self.clip.speech_end.ns / NS_PER_S:.2f} s; the clip needs more room tone, or its noise passes for speech"
         )
 
-    def receive(self, chunk: AudioChunk, received: WallTime) -> None:
-        """Play a chunk; its first audible sample is due right after the chunks before it, if there is none yet."""
-        self.play(chunk)
-        start_ns = max(received.ns, self._play_end_ns)
-        self._play_end_ns = start_ns + len(chunk.samples) * NS_PER_S // chunk.rate_hz
-        if "first_sound" not in self.wall:
-            silence = audio.leading_silence_samples(chunk.samples, chunk.rate_hz)
-            if silence is not None:
-                self.wall["first_sound"] = WallTime(start_ns + silence * NS_PER_S // chunk.rate_hz)
+    def wall(self) -> dict[str, WallTime]:
+        """The marks that the answer has reached, by name, as the stages' own timers have them."""
+        return {} if self.attempt is None else self.attempt.wall(self.endpoint_ns, self.floor_ns)
 
     def freeze(self, error: str | None) -> Turn:
         """The turn as it stands; one without an error must be complete."""
-
-        def turn(wall: WallMarks, error: str | None) -> Turn:
-            return Turn(
-                query=self.clip.query,
-                round=self.round,
-                wiring=self.wiring,
-                mode=self.mode,
-                audio=AudioMarks(self.clip.speech_end, self.endpoint),
-                wall=wall,
-                transcript=self.transcript,
-                passages=self.passages,
-                answer=self.answer,
-                fragments=tuple(self.fragments),
-                cache=self.cache,
-                live=self.live,
-                error=error,
-            )
-
+        reached = self.wall()
+        if self.mode == "live":
+            reached.pop("first_sound", None)
+            if self.first_sound is not None:
+                reached["first_sound"] = self.first_sound
         try:
-            return turn(WallMarks(**self.wall), error)
+            return self._turn(WallMarks(**reached), error)
         except ValueError as e:
             # Marks that cannot be are kept in words: as numbers they would pass for a measurement.
-            told = ", ".join(f"{name} {mark.ns} ns" for name, mark in self.wall.items())
-            return turn(WallMarks(), f"{error or 'marks'}: {e} ({told})")
+            told = ", ".join(f"{name} {mark.ns} ns" for name, mark in reached.items())
+            return self._turn(WallMarks(), f"{error or 'marks'}: {e} ({told})")
+
+    def _turn(self, wall: WallMarks, error: str | None) -> Turn:
+        attempt = self.attempt
+        return Turn(
+            query=self.clip.query,
+            round=self.round,
+            wiring=self.wiring,
+            mode=self.mode,
+            audio=AudioMarks(self.clip.speech_end, self.endpoint),
+            wall=wall,
+            transcript=attempt.transcript if attempt else "",
+            passages=attempt.passages if attempt else (),
+            answer=attempt.answer if attempt else "",
+            fragments=tuple(attempt.fragments) if attempt else (),
+            cache=attempt.cache if attempt else None,
+            live=self.live,
+            error=error,
+        )

@@ -12,6 +12,10 @@ class StageError(FirstsoundError):
     """A stage did not do its part; this turn fails and the run goes on."""
 
 
+class CancelledError(StageError):
+    """Nobody wants this answer any more."""
+
+
 class MissingExtraError(FirstsoundError):
     """A backend's package is not installed."""
 
@@ -25,10 +29,13 @@ def in_stage(name: str) -> Iterator[None]:
     """Tell of any failure inside as that stage's.
 
     Raises:
-        StageError: something inside raised, whatever it was.
+        CancelledError: it was raised inside; that is no failure.
+        StageError: something else was raised inside, whatever it was.
     """
     try:
         yield
+    except CancelledError:
+        raise
     except StageError as e:
         raise StageError(f"{name}: {e}") from e
     except Exception as e:

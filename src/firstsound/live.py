@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from firstsound import audio, recording, wiring
-from firstsound.clock import NS_PER_S, AudioTime, Clock, Stopwatch, WallTime
+from firstsound.attempt import Attempt
+from firstsound.clock import NS_PER_S, AudioTime, Clock, WallTime
 from firstsound.draft import PRE_ROLL_SAMPLES, Draft
 from firstsound.errors import StageError, in_stage
 from firstsound.loudspeaker import Loudspeaker
@@ -15,8 +16,13 @@ from firstsound.manifest import Clip
 from firstsound.microphone import Microphone
 from firstsound.recognition import Recognition, WholeUtterance
 from firstsound.recording import Recording
+from firstsound.speculation import Speculator
 from firstsound.stages import SAMPLE_RATE_HZ, Endpointer, Float32Audio, Heard, Int16Audio, Stack
 from firstsound.turn import Live, Partial, Span, Turn, Wiring
+
+
+GOING_ON_FRAMES = 5
+"""So many frames of speech in a row after a pause, and the user goes on; less is a blip of the detector."""
 
 
 def run_turn(
@@ -26,9 +32,8 @@ def run_turn(
 
     Whatever a stage raises ends the turn, not the run: it is told in the turn's `error`, with the marks up to there.
     """
-    draft = Draft(clip, round_, kind, "live", Stopwatch(clock))
+    draft = Draft(clip, round_, kind, "live")
     loudspeaker = Loudspeaker(clock)
-    draft.play = loudspeaker.play
     error = None
     try:
         _converse(stack, draft, loudspeaker, clock)
@@ -52,33 +57,59 @@ def _converse(stack: Stack, draft: Draft, loudspeaker: Loudspeaker, clock: Clock
     with in_stage("recognizer"):
         new = stack.new_transcription
         transcription = WholeUtterance(stack.recognizer) if new is None else new()
+    speculator = Speculator(stack, draft.wiring, clock, loudspeaker.play)
+    in_a_pause = speculator.begin if draft.wiring == "speculative" else None
     backlog_ns = None
-    with Recognition(transcription, clock) as recognition:
+    with Recognition(transcription, clock, in_a_pause) as recognition:
         try:
             with in_stage("endpointer"), microphone.on() as frames:
-                backlog_ns = _listen(endpointer, frames, recognition, draft, clock)
-            # The answer counts from the microphone's first sample, so that both sides lie on one time line.
-            loudspeaker.origin_ns = microphone.start_ns
+                # The answer counts from the microphone's first sample, so that both sides lie on one time line.
+                loudspeaker.origin_ns = microphone.start_ns
+                backlog_ns = _listen(endpointer, frames, recognition, speculator, draft, clock)
             with in_stage("recognizer"):
-                draft.transcript = recognition.final()
-            wiring.answer(stack, draft, clock)
+                transcript = recognition.final()
+            _answer(stack, draft, transcript, speculator, loudspeaker, clock)
         finally:
+            speculator.end()
             draft.live = Live(
                 frame_lateness_ns=tuple(microphone.lateness_ns),
                 backlog_ns=backlog_ns,
                 partials=tuple(
-                    Partial(Span(draft.stopwatch.at(start_ns), draft.stopwatch.at(end_ns)), text)
+                    Partial(Span(WallTime(start_ns - draft.endpoint_ns), WallTime(end_ns - draft.endpoint_ns)), text)
                     for start_ns, end_ns, text in recognition.partials
                 ),
+                speculation=speculator.settle() if draft.wiring == "speculative" else None,
             )
 
 
+def _answer(
+    stack: Stack, draft: Draft, transcript: str, speculator: Speculator, loudspeaker: Loudspeaker, clock: Clock
+) -> None:
+    """Let the answer be heard that was begun ahead of the endpoint, if it is one to this transcript; else give one."""
+    ahead = speculator.confirm(transcript)
+    if ahead is not None:
+        draft.attempt, draft.floor_ns = ahead.attempt, clock.now_ns()
+        ahead.attempt.release()
+        ahead.wait()
+    else:
+        draft.attempt = Attempt(transcript, draft.wiring, clock, loudspeaker.play)
+        draft.attempt.release()
+        wiring.answer(stack, draft.attempt, clock)
+    wiring.require_sound(draft.attempt)
+
+
 def _listen(
-    endpointer: Endpointer, frames: Iterator[Int16Audio], recognition: Recognition, draft: Draft, clock: Clock
+    endpointer: Endpointer,
+    frames: Iterator[Int16Audio],
+    recognition: Recognition,
+    speculator: Speculator,
+    draft: Draft,
+    clock: Clock,
 ) -> int:
     """Hear frames until the endpoint; return how much audio, in ns, the recognizer had not yet worked off then."""
     before: deque[Float32Audio] = deque(maxlen=1 + PRE_ROLL_SAMPLES // endpointer.frame_samples)
     begun = False
+    speech_frames = 0
     samples = 0
     for frame in frames:
         heard = endpointer.hear(frame)
@@ -90,9 +121,11 @@ def _listen(
             recognition.hear(np.concatenate(before), speech=heard is Heard.SPEECH)
             before.clear()
         if heard is Heard.ENDPOINT:
-            draft.stopwatch = Stopwatch(clock)
-            draft.set_endpoint(samples, spoken=begun)
+            draft.set_endpoint(samples, clock.now_ns(), spoken=begun)
             return backlog.ns
+        speech_frames = speech_frames + 1 if heard is Heard.SPEECH else 0
+        if speech_frames == GOING_ON_FRAMES:
+            speculator.drop()
     raise draft.without_endpoint(samples)
 
 
@@ -103,12 +136,11 @@ def _judge(stack: Stack, draft: Draft, endpoint: AudioTime, loudspeaker: Loudspe
         StageError: the loudspeaker could not play as it should, or the answer cannot be transcribed.
     """
     first_sound_ns = taken.first_sound_ns()
-    timed = draft.wall.pop("first_sound", None)
     if first_sound_ns is not None:
-        draft.wall["first_sound"] = WallTime(first_sound_ns - endpoint.ns)
+        draft.first_sound = WallTime(first_sound_ns - endpoint.ns)
     draft.live = replace(
         draft.live or Live(),
-        timed_first_sound=timed,
+        timed_first_sound=draft.wall().get("first_sound"),
         played=tuple(
             Span(WallTime(loudspeaker.ns(chunk.start) - endpoint.ns), WallTime(loudspeaker.ns(chunk.end) - endpoint.ns))
             for chunk in loudspeaker.playing

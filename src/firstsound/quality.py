@@ -1,6 +1,5 @@
 """What must hold beside speed: the words were understood, the passage was found, nobody was cut off, sound came."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,6 +11,7 @@ from firstsound.budget import AtMost, Budget
 from firstsound.clock import NS_PER_MS
 from firstsound.manifest import Clip
 from firstsound.percentile import nearest_rank
+from firstsound.text import words
 from firstsound.turn import Mode, Turn, Wiring
 
 _ALWAYS = ("word_error_rate", "hit_at_1", "early_endpoints", "silent_answers")
@@ -46,11 +46,6 @@ class Quality:
     """Live: words on which two partial transcripts in a row agreed (Macháček et al. 2023, LocalAgreement-2)."""
     changed_words: int | None = None
     """Live: those of them that the final transcript has otherwise."""
-
-
-def words(text: str) -> str:
-    """The text as it is compared: lower case, letters, digits and apostrophes only."""
-    return " ".join(re.findall(r"[a-z0-9']+", text.lower()))
 
 
 def assess(clips: Sequence[Clip], turns: Sequence[Turn]) -> Quality:

@@ -1,6 +1,7 @@
 """Recognition beside everything else: a thread that lets a transcription hear what the microphone delivers."""
 
 import threading
+from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Self
 
@@ -35,10 +36,13 @@ class WholeUtterance:
 class Recognition:
     """Works off what it is given in its own time; what it has not come to is its backlog."""
 
-    def __init__(self, transcription: Transcription, clock: Clock) -> None:
-        """Listen within a `with` statement."""
+    def __init__(
+        self, transcription: Transcription, clock: Clock, in_a_pause: Callable[[str], None] | None = None
+    ) -> None:
+        """Listen within a `with` statement; a partial transcript that is made in a pause is handed to `in_a_pause`."""
         self._transcription = transcription
         self._clock = clock
+        self._in_a_pause = in_a_pause
         self._queue: SimpleQueue[tuple[Float32Audio, bool] | None] = SimpleQueue()
         self._given_samples = 0
         self._done_samples = 0
@@ -94,6 +98,8 @@ class Recognition:
                 self._done_samples += len(samples)
                 if text is not None:
                     self.partials.append((start_ns, self._clock.now_ns(), text))
+                    if self._in_a_pause is not None and not speech:
+                        self._in_a_pause(text)
             if not self._abandoned:
                 self._text = self._transcription.finish()
         except Exception as e:  # noqa: BLE001 - raised where the transcript is wanted

@@ -11,14 +11,14 @@ from rich.table import Table
 from rich.text import Text
 
 from firstsound.budget import ALL_WIRINGS, BYTES_PER_GIB, CLOSURE_LINE, MEMORY_LINE, TIME_LINES, Line, Verdict
-from firstsound.clock import NS_PER_MS
+from firstsound.clock import NS_PER_MS, NS_PER_S
 from firstsound.percentile import nearest_rank, rank
 from firstsound.quality import Quality
 from firstsound.suite import Results, clock_of, telling
 from firstsound.turn import (
     MODES,
     STAGES,
-    WIRINGS,
+    Live,
     Mode,
     Turn,
     Wiring,
@@ -28,13 +28,18 @@ from firstsound.turn import (
 )
 
 BAR_WIDTH = 48
+MIN_WIDTH = 150
+"""What the table of three wirings needs."""
 FEW_SAMPLES = 20
 """Below this many, the 95th percentile is the slowest sample."""
 _MIB = 2**20
 
 
-def _bound_wiring(results: Results) -> Wiring:
-    return next(wiring for wiring, force in results.inputs.budget.wirings.items() if force == "bind")
+def _bound_wiring(results: Results, mode: Mode) -> Wiring:
+    """The wiring that must keep its budget; the last, which is the fastest, where there are several."""
+    wirings = results.inputs.wirings_of(mode)
+    bound = [wiring for wiring in wirings if results.inputs.budget.wirings[wiring] == "bind"]
+    return (bound or wirings)[-1]
 
 
 def _word(verdict: Verdict | None) -> str:
@@ -51,7 +56,7 @@ def _names(mode: Mode) -> list[str]:
 
 def _rows(results: Results, mode: Mode) -> tuple[list[str], list[list[str]]]:
     """The budget table of a mode: one row a line; for each wiring p50, p95 and verdict."""
-    wirings = results.inputs.wirings
+    wirings = results.inputs.wirings_of(mode)
     header = ["line", "clock", "limit ms"]
     for wiring in wirings:
         header += [f"{wiring} p50", "p95", "margin", "verdict"]
@@ -72,7 +77,7 @@ def _rows(results: Results, mode: Mode) -> tuple[list[str], list[list[str]]]:
 def _sample_note(results: Results, mode: Mode) -> str:
     """How many samples stand behind the percentiles."""
     notes = []
-    for wiring in results.inputs.wirings:
+    for wiring in results.inputs.wirings_of(mode):
         n = len(results.completed(mode, wiring))
         failed = len(results.failures(mode, wiring))
         note = f"{wiring}: n={n}"
@@ -84,17 +89,22 @@ def _sample_note(results: Results, mode: Mode) -> str:
 
 
 def _saved(results: Results, mode: Mode) -> list[str]:
-    """What the overlapped wiring saves against the serial one, at the median."""
-    serial, overlapped = (results.verdict(Line("perceived", mode, w)) for w in WIRINGS)
-    if serial is None or overlapped is None:
+    """What the other wirings save against the serial one, at the median."""
+    verdicts = {w: results.verdict(Line("perceived", mode, w)) for w in results.inputs.wirings_of(mode)}
+    serial = verdicts.pop("serial", None)
+    if serial is None:
         return []
-    after = {w: _after_endpoint_ms(results, mode, w) for w in WIRINGS}
-    told = (
-        f"Overlapping saves {serial.p50.observed - overlapped.p50.observed:.0f} ms of {serial.p50.observed:.0f} ms at "
-        f"the median; after the endpoint {after['serial']:.0f} ms become {after['overlapped']:.0f} ms, "
-        f"{after['serial'] / max(after['overlapped'], 0.001):.1f} times shorter."
-    )
-    return [told]
+    before_ms = _after_endpoint_ms(results, mode, "serial")
+    lines = []
+    for wiring, verdict in verdicts.items():
+        if verdict is not None:
+            after_ms = _after_endpoint_ms(results, mode, wiring)
+            lines.append(
+                f"{wiring} saves {serial.p50.observed - verdict.p50.observed:.0f} ms of {serial.p50.observed:.0f} ms "
+                f"at the median; after the endpoint {before_ms:.0f} ms become {after_ms:.0f} ms, "
+                f"{before_ms / max(after_ms, 0.001):.1f} times shorter."
+            )
+    return lines
 
 
 def _after_endpoint_ms(results: Results, mode: Mode, wiring: Wiring) -> float:
@@ -142,7 +152,7 @@ def _room(headroom_bytes: float, server_bytes: int) -> str:
 
 def _quality(results: Results, mode: Mode) -> list[str]:
     lines = []
-    for wiring in results.inputs.wirings:
+    for wiring in results.inputs.wirings_of(mode):
         rounds = [q for q in results.quality if (q.mode, q.wiring) == (mode, wiring)]
         hits = [q.hit_at_1 for q in rounds if q.hit_at_1 is not None]
         hit = f"hit@1 at least {min(hits):.3f}" if hits else "hit@1 not measured (no clip names its passage)"
@@ -176,7 +186,20 @@ def _heard(results: Results, wiring: Wiring, rounds: Sequence[Quality]) -> list[
         f"  recognizer: backlog at the endpoint {backlog}; {changed} of {committed} committed words changed; recorded "
         f"answers understood with a word error rate of {_worst(q.answer_word_error_rate for q in rounds)}"
     )
-    return [devices, understanding]
+    return [devices, understanding, *_speculated(lives)]
+
+
+def _speculated(lives: Sequence[Live]) -> list[str]:
+    """What answering ahead came to, where it was done."""
+    known = [live.speculation for live in lives if live.speculation is not None]
+    if not known:
+        return []
+    told = (
+        f"  speculation: {sum(s.discarded for s in known)} of {sum(s.attempts for s in known)} attempts thrown away, with "
+        f"{sum(s.wasted_deltas for s in known)} tokens and {sum(s.wasted_cpu_ns for s in known) / NS_PER_S:.1f} s of CPU "
+        f"time"
+    )
+    return [told]
 
 
 def _worst(values: Iterable[float | None]) -> str:
@@ -189,7 +212,7 @@ def _modes_compared(results: Results) -> list[str]:
     if len(results.inputs.modes) < len(MODES):
         return []
     lines = ["stepped -> live, p50 in ms:"]
-    for wiring in results.inputs.wirings:
+    for wiring in results.inputs.wirings_of("stepped"):
         told = []
         for name in TIME_LINES:
             stepped, live = (results.verdict(Line(name, mode, wiring)) for mode in MODES)
@@ -210,7 +233,7 @@ def _failures(results: Results) -> list[str]:
 
 def _shorten(results: Results, mode: Mode) -> str:
     """The stage to shorten first, in the wiring that binds: the one most over its limit, else the longest."""
-    wiring = _bound_wiring(results)
+    wiring = _bound_wiring(results, mode)
     verdicts = [v for stage in STAGES if (v := results.verdict(Line(stage, mode, wiring))) is not None]
     if not verdicts:
         return "Nothing was measured."
@@ -231,7 +254,7 @@ def _shorten(results: Results, mode: Mode) -> str:
 
 def _waterfalls(results: Results, mode: Mode) -> list[str]:
     """The median and the slowest turn of the binding wiring, drawn to one scale."""
-    turns = telling(results, mode, _bound_wiring(results))
+    turns = telling(results, mode, _bound_wiring(results, mode))
     lines = []
     for title, turn in turns.items():
         lines.append(f"{title} turn: {turn.name}: {perceived_of_ns(turn) / NS_PER_MS:.0f} ms ({turn.cache} prompt)")
@@ -258,7 +281,7 @@ def _bars(turn: Turn, scale_ns: int) -> list[str]:
 def terminal(results: Results, width: int) -> str:
     """The report as text of at most `width` columns, where the tables allow."""
     out = io.StringIO()
-    console = Console(file=out, width=max(width, 120), highlight=False, markup=False, emoji=False)
+    console = Console(file=out, width=max(width, MIN_WIDTH), highlight=False, markup=False, emoji=False)
     for mode in results.inputs.modes:
         header, rows = _rows(results, mode)
         title = f"firstsound: the silence before the answer, {_MODE_TITLES[mode]}, in ms"

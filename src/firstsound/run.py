@@ -12,7 +12,7 @@ from firstsound.manifest import Clip
 from firstsound.memory import MemoryMonitor
 from firstsound.recording import Recording
 from firstsound.stages import SAMPLE_RATE_HZ, Stack
-from firstsound.turn import MODES, WARM_UP_ROUND, Mode, Turn, Wiring
+from firstsound.turn import MODES, WARM_UP_ROUND, WIRINGS_OF, Mode, Turn, Wiring
 from firstsound.turnfile import to_json
 
 
@@ -46,12 +46,13 @@ def schedule(clips: Sequence[Clip], wirings: Sequence[Wiring], rounds: Mapping[M
     for mode in MODES:
         if not rounds.get(mode, 0):
             continue
+        joined = [wiring for wiring in wirings if wiring in WIRINGS_OF[mode]]
         for round_ in range(WARM_UP_ROUND, rounds[mode]):
             # Live turns take the time that speaking takes; one of each wiring warms up what there is to warm up.
             heard = clips[:1] if mode == "live" and round_ == WARM_UP_ROUND else clips
             for i in range(len(heard)):
-                for w, wiring in enumerate(wirings):
-                    yield Step(mode, round_, wiring, heard[(i - w * len(heard) // len(wirings)) % len(heard)])
+                for w, wiring in enumerate(joined):
+                    yield Step(mode, round_, wiring, heard[(i - w * len(heard) // len(joined)) % len(heard)])
 
 
 def execute(

@@ -1,7 +1,8 @@
 """Stepped turns: the clip is fed as fast as possible up to the endpoint, then the wall clock runs."""
 
 from firstsound import audio, wiring
-from firstsound.clock import Clock, Stopwatch
+from firstsound.attempt import Attempt
+from firstsound.clock import Clock
 from firstsound.draft import PRE_ROLL_SAMPLES, Draft
 from firstsound.errors import StageError, in_stage
 from firstsound.manifest import Clip
@@ -14,13 +15,16 @@ def run_turn(stack: Stack, clip: Clip, round_: int, kind: Wiring, clock: Clock) 
 
     Whatever a stage raises ends the turn, not the run: it is told in the turn's `error`, with the marks up to there.
     """
-    draft = Draft(clip, round_, kind, "stepped", Stopwatch(clock))
+    draft = Draft(clip, round_, kind, "stepped")
     try:
         utterance = _listen(stack, draft)
-        draft.stopwatch = Stopwatch(clock)
+        draft.endpoint_ns = clock.now_ns()
         with in_stage("recognizer"):
-            draft.transcript = stack.recognizer.transcribe(utterance)
-        wiring.answer(stack, draft, clock)
+            transcript = stack.recognizer.transcribe(utterance)
+        draft.attempt = Attempt(transcript, kind, clock, play=lambda _: None)
+        draft.attempt.release()
+        wiring.answer(stack, draft.attempt, clock)
+        wiring.require_sound(draft.attempt)
     except StageError as e:
         return draft.freeze(str(e))
     return draft.freeze(None)
@@ -40,6 +44,6 @@ def _listen(stack: Stack, draft: Draft) -> Float32Audio:
             if heard is Heard.SPEECH and begin is None:
                 begin = max(0, start - PRE_ROLL_SAMPLES)
             if heard is Heard.ENDPOINT:
-                draft.set_endpoint(start + size, spoken=begin is not None)
+                draft.set_endpoint(start + size, 0, spoken=begin is not None)
                 return samples[begin : start + size]
         raise draft.without_endpoint(len(pcm))

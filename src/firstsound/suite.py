@@ -16,7 +16,7 @@ from firstsound.manifest import Clip
 from firstsound.percentile import rank
 from firstsound.quality import GUARDS, Quality, assess
 from firstsound.stages import Passage, Setup, Stack, StackBuilder
-from firstsound.turn import MODES, WARM_UP_ROUND, Mode, Turn, Wiring, closure_ns, perceived_of_ns, stages_ns
+from firstsound.turn import MODES, WARM_UP_ROUND, WIRINGS_OF, Mode, Turn, Wiring, closure_ns, perceived_of_ns, stages_ns
 
 MEMORY_INTERVAL_S = 1.0
 """A sample of 700 MiB takes a core 20 to 50 ms, so they are kept apart; peaks come from the kernel's own mark."""
@@ -49,6 +49,10 @@ class Inputs:
         """The wirings to run, in the order of the budget."""
         return tuple(self.budget.wirings)
 
+    def wirings_of(self, mode: Mode) -> list[Wiring]:
+        """The wirings that run in a mode."""
+        return [wiring for wiring in self.wirings if wiring in WIRINGS_OF[mode]]
+
     @property
     def modes(self) -> tuple[Mode, ...]:
         """The modes to run, in their order."""
@@ -65,12 +69,12 @@ class Inputs:
     def lines_of(self, mode: Mode) -> list[Line]:
         """Every line that a complete run judges in one mode."""
         names = [*TIME_LINES, *([CLOSURE_LINE] if mode == "live" else [])]
-        lines = [Line(name, mode, wiring) for name in names for wiring in self.wirings]
+        lines = [Line(name, mode, wiring) for name in names for wiring in self.wirings_of(mode)]
         return [*lines, Line(MEMORY_LINE, mode, ALL_WIRINGS)]
 
     def guards(self) -> list[Line]:
         """Every guard that a complete run judges."""
-        return [Line(g, mode, wiring) for mode in self.modes for g in GUARDS[mode] for wiring in self.wirings]
+        return [Line(g, mode, wiring) for mode in self.modes for g in GUARDS[mode] for wiring in self.wirings_of(mode)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +198,7 @@ def execute(inputs: Inputs, clock: Clock, folder: Path, tell: Callable[[run.Prog
         assess(inputs.clips, [turn for turn in turns if (turn.mode, turn.round, turn.wiring) == (mode, round_, wiring)])
         for mode in inputs.modes
         for round_ in range(inputs.settings.rounds[mode])
-        for wiring in inputs.wirings
+        for wiring in inputs.wirings_of(mode)
     ]
     _write_traces(turns, folder / "traces")
     results = Results(
@@ -221,7 +225,7 @@ def telling(results: Results, mode: Mode, wiring: str) -> dict[str, Turn]:
 def _keep_the_telling(results: Results, recordings: Path) -> None:
     """Delete the recordings that nobody will ask for: all but the median's, the slowest's and those of failed turns."""
     turns = [turn for turn in results.turns if turn.mode == "live" and turn.error is not None]
-    for wiring in results.inputs.wirings:
+    for wiring in results.inputs.wirings_of("live"):
         turns += telling(results, "live", wiring).values()
     kept = {run.recording_name(turn.query, turn.wiring, turn.round) for turn in turns}
     for turn in results.turns:

@@ -9,12 +9,14 @@ from typing import Literal, TypeVar, get_args
 
 from firstsound.clock import AudioTime, WallTime, perceived_ns
 
-Wiring = Literal["serial", "overlapped"]
+Wiring = Literal["serial", "overlapped", "speculative"]
 Mode = Literal["stepped", "live"]
 Cache = Literal["cold", "prefix", "warm"]
 
 WIRINGS: tuple[Wiring, ...] = get_args(Wiring)
 MODES: tuple[Mode, ...] = get_args(Mode)
+WIRINGS_OF: dict[Mode, tuple[Wiring, ...]] = {"stepped": ("serial", "overlapped"), "live": WIRINGS}
+"""To answer ahead of the endpoint, a turn must take the time that it takes."""
 STAGES = ("endpoint", "final", "retrieval", "first_token", "first_sound")
 WARM_UP_ROUND = -1
 
@@ -58,6 +60,19 @@ class Partial:
 
 
 @dataclass(frozen=True, slots=True)
+class Speculation:
+    """What answering ahead of the endpoint came to."""
+
+    attempts: int
+    discarded: int
+    """Attempts that were thrown away, since the user went on or the final transcript was another."""
+    wasted_deltas: int
+    """Pieces of text that the language model had written for those; tokens, with most servers."""
+    wasted_cpu_ns: int
+    """CPU time of this process and the stack's others while those ran; what else ran then is in it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Live:
     """What only a live turn knows."""
 
@@ -76,6 +91,7 @@ class Live:
     """The largest step from one sample to the next where a chunk begins or ends; full scale is 1."""
     heard: str = ""
     """What the recognizer makes of the recorded answer."""
+    speculation: Speculation | None = None
 
 
 _PATHS = (

@@ -1,13 +1,14 @@
 """Turns as lines of JSON (turns.jsonl), from which every figure of a run can be computed again."""
 
 import json
+from dataclasses import asdict
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError
 
 from firstsound.clock import AudioTime, WallTime
 from firstsound.errors import FirstsoundError
-from firstsound.turn import AudioMarks, Cache, Live, Mode, Partial, Span, Turn, WallMarks, Wiring, marks_ns
+from firstsound.turn import AudioMarks, Cache, Live, Mode, Partial, Span, Speculation, Turn, WallMarks, Wiring, marks_ns
 
 VERSION: Final = 1
 _Ns = int | None
@@ -44,6 +45,13 @@ class _Partial(_Span):
     text: _Text
 
 
+class _Speculation(_Strict):
+    attempts: int
+    discarded: int
+    wasted_deltas: int
+    wasted_cpu_ns: int
+
+
 class _Live(_Strict):
     timed_first_sound_ns: _Ns
     frame_lateness_ns: list[int]
@@ -53,6 +61,7 @@ class _Live(_Strict):
     underruns_ns: list[int]
     joint_jump: float | None
     heard: _Text
+    speculation: _Speculation | None = Field(default=None, exclude_if=lambda value: value is None)
 
 
 class _Row(_Strict):
@@ -139,6 +148,7 @@ def _live_row(live: Live) -> _Live:
         underruns_ns=list(live.underruns_ns),
         joint_jump=live.joint_jump,
         heard=live.heard,
+        speculation=None if live.speculation is None else _Speculation(**asdict(live.speculation)),
     )
 
 
@@ -152,6 +162,7 @@ def _live(row: _Live) -> Live:
         underruns_ns=tuple(row.underruns_ns),
         joint_jump=row.joint_jump,
         heard=row.heard,
+        speculation=None if row.speculation is None else Speculation(**row.speculation.model_dump()),
     )
 
 

@@ -2,11 +2,12 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from queue import SimpleQueue
 
 from firstsound import prompt
+from firstsound.attempt import Attempt
 from firstsound.clock import Clock, Deadline
-from firstsound.draft import Draft
 from firstsound.errors import StageError, in_stage
 from firstsound.fragment import fragments
 from firstsound.stages import Delta, Finish, Prompt, Stack
@@ -17,47 +18,70 @@ SYNTHESIS_TIMEOUT_S = 60.0
 """How long the synthesizer may go on after the answer's last token before the turn fails."""
 
 
-def answer(stack: Stack, draft: Draft, clock: Clock) -> None:
+def answer(stack: Stack, attempt: Attempt, clock: Clock) -> None:
     """Go from the transcript, which is in hand at this moment, to the last sound of the answer.
 
     Raises:
+        CancelledError: the answer is not wanted any more.
         StageError: a stage failed; the message names it.
     """
+    attempt.mark("final")
     with in_stage("recognizer"):
-        draft.mark("final")
-        draft.transcript = draft.transcript.strip()
-        if not draft.transcript:
+        attempt.transcript = attempt.transcript.strip()
+        if not attempt.transcript:
             raise StageError("no speech was recognized")
     with in_stage("retriever"):
-        passages = list(stack.retriever.search(draft.transcript, PASSAGES_PER_PROMPT))
-        draft.mark("retrieved")
+        passages = list(stack.retriever.search(attempt.transcript, PASSAGES_PER_PROMPT))
+        attempt.mark("retrieved")
         if not passages:
             raise StageError("no passage was found")
-        draft.passages = tuple(passage.id for passage in passages)
-    pieces = _read_reply(stack, draft, prompt.build(draft.transcript, passages))
-    _JOIN[draft.wiring](stack, draft, pieces, clock)
-    if "first_sound" not in draft.wall:
+        attempt.passages = tuple(passage.id for passage in passages)
+    attempt.go_on()
+    pieces = _read_reply(stack, attempt, prompt.build(attempt.transcript, passages))
+    _JOIN[attempt.wiring](stack, attempt, pieces, clock)
+
+
+def require_sound(attempt: Attempt) -> None:
+    """Refuse an answer that was given and that nobody can hear.
+
+    Raises:
+        StageError: no sample of it is audible.
+    """
+    if not attempt.reached("first_sound"):
         raise StageError("synthesizer: the answer has no audible sample")
 
 
-def _read_reply(stack: Stack, draft: Draft, asked: Prompt) -> Iterator[str]:
+def _read_reply(stack: Stack, attempt: Attempt, asked: Prompt) -> Iterator[str]:
     """Yield the answer's text as it comes, and mark its first token and its end."""
-    with in_stage("llm"):
-        for event in stack.llm.reply(asked):
+    with in_stage("llm"), _closed(stack.llm.reply(asked)) as events:
+        for event in events:
+            attempt.go_on()
             match event:
                 case Delta(text):
                     # A role or white space is not a token: the user could hear nothing of it.
-                    if "first_token" not in draft.wall and text.strip():
-                        draft.mark("first_token")
-                    draft.answer += text
+                    if not attempt.reached("first_token") and text.strip():
+                        attempt.mark("first_token")
+                    attempt.answer += text
+                    attempt.deltas += 1
                     yield text
                 case Finish():
-                    draft.mark("answer_end")
-                    draft.cache = _cache(event)
-        if draft.cache is None:
+                    attempt.mark("answer_end")
+                    attempt.cache = _cache(event)
+        if attempt.cache is None:
             raise StageError("the stream ended without a finish reason: the answer was cut off")
-        if not any(c.isalnum() for c in draft.answer):
-            raise StageError(f"the answer holds nothing to say: {draft.answer!r}")
+        if not any(c.isalnum() for c in attempt.answer):
+            raise StageError(f"the answer holds nothing to say: {attempt.answer!r}")
+
+
+@contextmanager
+def _closed(events: Iterator[Delta | Finish]) -> Iterator[Iterator[Delta | Finish]]:
+    """Close the stream on leaving, so that a server stops writing what nobody reads."""
+    try:
+        yield events
+    finally:
+        close = getattr(events, "close", None)
+        if close is not None:
+            close()
 
 
 def _cache(finish: Finish) -> Cache:
@@ -67,22 +91,21 @@ def _cache(finish: Finish) -> Cache:
     return "warm" if finish.prompt_tokens - finish.cached_tokens <= 1 else "prefix"
 
 
-def _serial(stack: Stack, draft: Draft, pieces: Iterator[str], _clock: Clock) -> None:
+def _serial(stack: Stack, attempt: Attempt, pieces: Iterator[str], clock: Clock) -> None:
     """The whole answer is written, then the whole answer is synthesized, then it is played."""
     text = "".join(pieces).strip()
-    draft.fragments.append(text)
+    attempt.fragments.append(text)
     with in_stage("synthesizer"):
-        draft.mark("first_fragment")
+        attempt.mark("first_fragment")
         chunks = list(stack.synthesizer.synthesize(text))
         if not chunks:
             raise StageError(f"no sound for {text!r}")
-        received = draft.mark("first_chunk")
-        draft.wall["audio_end"] = received
+        received_ns = clock.now_ns()
         for chunk in chunks:
-            draft.receive(chunk, received)
+            attempt.receive(chunk, received_ns)
 
 
-def _overlapped(stack: Stack, draft: Draft, pieces: Iterator[str], clock: Clock) -> None:
+def _overlapped(stack: Stack, attempt: Attempt, pieces: Iterator[str], clock: Clock) -> None:
     """Each fragment is spoken by a second thread while the rest of the answer is being written."""
     queue: SimpleQueue[str | None] = SimpleQueue()
     failure: list[StageError] = []
@@ -90,7 +113,7 @@ def _overlapped(stack: Stack, draft: Draft, pieces: Iterator[str], clock: Clock)
     def speak_all() -> None:
         try:
             for text in iter(queue.get, None):
-                _speak(stack, draft, text)
+                _speak(stack, attempt, text, clock)
         except StageError as e:
             failure.append(e)
 
@@ -99,7 +122,7 @@ def _overlapped(stack: Stack, draft: Draft, pieces: Iterator[str], clock: Clock)
     try:
         # The answer is read to its end even if speaking fails, so that the server is idle before the next turn.
         for text in fragments(pieces):
-            draft.fragments.append(text)
+            attempt.fragments.append(text)
             queue.put(text)
     finally:
         queue.put(None)
@@ -111,21 +134,22 @@ def _overlapped(stack: Stack, draft: Draft, pieces: Iterator[str], clock: Clock)
         raise StageError(f"synthesizer: still not done {SYNTHESIS_TIMEOUT_S:.0f} s after the answer's end")
 
 
-def _speak(stack: Stack, draft: Draft, text: str) -> None:
+def _speak(stack: Stack, attempt: Attempt, text: str, clock: Clock) -> None:
     with in_stage("synthesizer"):
-        if "first_fragment" not in draft.wall:
-            draft.mark("first_fragment")
+        attempt.go_on()
+        if not attempt.reached("first_fragment"):
+            attempt.mark("first_fragment")
         sounded = False
         for chunk in stack.synthesizer.synthesize(text):
-            received = draft.mark("audio_end")
-            draft.wall.setdefault("first_chunk", received)
+            attempt.go_on()
+            attempt.receive(chunk, clock.now_ns())
             sounded = True
-            draft.receive(chunk, received)
         if not sounded and any(c.isalnum() for c in text):
             raise StageError(f"no sound for {text!r}")
 
 
-_JOIN: dict[Wiring, Callable[[Stack, Draft, Iterator[str], Clock], None]] = {
+_JOIN: dict[Wiring, Callable[[Stack, Attempt, Iterator[str], Clock], None]] = {
     "serial": _serial,
     "overlapped": _overlapped,
+    "speculative": _overlapped,
 }

@@ -11,7 +11,7 @@ import psutil
 import pytest
 import samples
 
-from firstsound import corpus, limits, manifest, prompt, quality
+from firstsound import corpus, limits, manifest, prompt, text
 from firstsound.adapters import llama_server, local
 from firstsound.clock import AudioTime, MonotonicClock
 from firstsound.errors import StageError
@@ -95,7 +95,7 @@ def test_a_transcription_gives_partials_while_it_hears_and_a_final_one_and_forge
 @real
 def test_streaming_understands_as_well_as_hearing_all_at_once(local_stack: Stack, clips: list[Clip]) -> None:
     def error_rate(texts: list[str]) -> float:
-        rate: float = jiwer.wer([quality.words(clip.text) for clip in clips], [quality.words(text) for text in texts])
+        rate: float = jiwer.wer([text.words(clip.text) for clip in clips], [text.words(heard) for heard in texts])
         return rate
 
     heard = [clip.samples[: endpoint_of(local_stack, clip)] for clip in clips]

@@ -1,6 +1,6 @@
 import numpy as np
 
-from firstsound.adapters.incremental_transcription import PAUSE_SAMPLES, IncrementalTranscription
+from firstsound.adapters.incremental_transcription import PAUSES_SAMPLES, IncrementalTranscription
 from firstsound.stages import Float32Audio
 
 FRAME = 320
@@ -25,7 +25,7 @@ def heard(pattern: str) -> tuple[Logs, IncrementalTranscription, list[str | None
     return log, transcription, said
 
 
-PAUSE = PAUSE_SAMPLES // FRAME
+EARLY, SAFE = (samples // FRAME for samples in PAUSES_SAMPLES)
 
 
 def test_it_decodes_after_half_a_second_and_then_in_proportion() -> None:
@@ -34,18 +34,24 @@ def test_it_decodes_after_half_a_second_and_then_in_proportion() -> None:
     assert [text for text in said if text] == [f"text of {n}" for n in log.frames]
 
 
-def test_in_a_pause_it_decodes_once_and_that_is_final() -> None:
+def test_in_a_pause_it_decodes_early_and_once_more_and_that_is_final() -> None:
     log, transcription, said = heard("s" * 10 + "-" * 30)
-    assert log.frames == [10 + PAUSE]
-    assert said.index(f"text of {10 + PAUSE}") == 10 + PAUSE - 1
-    assert transcription.finish() == f"text of {10 + PAUSE}"
-    assert len(log.frames) == 1
+    assert log.frames == [10 + EARLY, 10 + SAFE]
+    assert said.index(f"text of {10 + SAFE}") == 10 + SAFE - 1
+    assert transcription.finish() == f"text of {10 + SAFE}"
+    assert len(log.frames) == 2
 
 
 def test_what_is_said_after_a_pause_is_decoded_too() -> None:
-    log, transcription, _ = heard("s" * 5 + "-" * PAUSE + "s" * 3 + "-" * 2)
-    assert log.frames == [5 + PAUSE]
-    assert transcription.finish() == f"text of {5 + PAUSE + 5}"
+    log, transcription, _ = heard("s" * 5 + "-" * SAFE + "s" * 3 + "-" * 2)
+    assert log.frames == [5 + EARLY, 5 + SAFE]
+    assert transcription.finish() == f"text of {5 + SAFE + 5}"
+
+
+def test_an_endpoint_before_the_last_word_is_safe_decodes_again() -> None:
+    log, transcription, _ = heard("s" * 5 + "-" * (SAFE - 1))
+    assert log.frames == [5 + EARLY]
+    assert transcription.finish() == f"text of {5 + SAFE - 1}"
 
 
 def test_a_decode_in_the_middle_of_a_word_is_not_final() -> None:

@@ -1,6 +1,8 @@
 """A live turn over fakes: what it records, how its failures are told, and that the recording is the judge."""
 
+import threading
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from firstsound.adapters.fake import LOUD, Delay, FakeEndpointer, FakeLanguageMo
 from firstsound.clock import NS_PER_MS as MS
 from firstsound.clock import AudioTime, MonotonicClock
 from firstsound.loudspeaker import Loudspeaker
+from firstsound.manifest import Clip
 from firstsound.recording import Recording
 from firstsound.stages import SAMPLE_RATE_HZ, AudioChunk, Float32Audio, Stack
 from firstsound.turn import WIRINGS, Turn, Wiring, closure_ns, perceived_of_ns
@@ -205,3 +208,91 @@ def test_a_clip_without_room_tone_ends_before_an_endpoint_and_is_not_recorded() 
     assert taken == []
     assert turn.live is not None
     assert len(turn.live.frame_lateness_ns) == 12
+
+
+def paused(pause_s: float) -> Clip:
+    """Speech, a pause, speech, and room tone."""
+    clip = samples.clip("q", 0.2, 0.6)
+    speech, pause = clip.samples[:3_200], np.zeros(round(pause_s * SAMPLE_RATE_HZ), dtype=np.float32)
+    end = AudioTime(clip.speech_end.ns + round((0.2 + pause_s) * 1e9))
+    return replace(clip, samples=np.concatenate([speech, pause, clip.samples]), speech_end=end)
+
+
+def speculate(clip: Clip, **parts: object) -> Turn:
+    class Patient(FakeEndpointer):
+        def __init__(self) -> None:
+            super().__init__(gap_ms=400)
+
+    whole = samples.stack(**{"new_endpointer": Patient, "llm": FakeLanguageModel(("Brew it hot.",)), **parts})
+    return live.run_turn(whole, clip, 0, "speculative", MonotonicClock(), lambda _: None)
+
+
+def test_an_answer_begun_in_the_pause_is_there_at_the_endpoint() -> None:
+    llm = FakeLanguageModel(("Brew it hot.",), first_delay=Delay(100))
+    turn = speculate(samples.clip("q", 0.2, 0.6), llm=llm)
+    assert turn.error is None
+    assert turn.wall.final is not None
+    # Nobody waited for any of it, though the model took its time.
+    assert turn.wall.final == turn.wall.retrieved == turn.wall.first_token == turn.wall.first_chunk
+    assert turn.wall.final.ns < 100 * MS
+    assert abs(closure_ns(turn)) < 20 * MS
+    assert turn.live and turn.live.speculation
+    assert (turn.live.speculation.attempts, turn.live.speculation.discarded) == (1, 0)
+
+
+def test_an_answer_that_takes_longer_than_the_endpoint_is_waited_for() -> None:
+    turn = speculate(samples.clip("q", 0.2, 0.6), llm=FakeLanguageModel(("Brew it hot.",), first_delay=Delay(500)))
+    assert turn.error is None
+    assert turn.wall.retrieved and turn.wall.first_token
+    assert turn.wall.first_token - turn.wall.retrieved >= 100 * MS
+
+
+def test_who_goes_on_after_a_pause_is_answered_to_all_of_it() -> None:
+    class Listens:
+        """Hears a word more for every 200 ms of speech."""
+
+        def __init__(self) -> None:
+            self.speech = 0
+            self.silence = 0
+
+        def text(self) -> str:
+            return " ".join(["how do I brew", "coffee"][: round(self.speech / 10)])
+
+        def hear(self, samples: Float32Audio, *, speech: bool) -> str | None:  # noqa: ARG002
+            self.speech += speech
+            self.silence = 0 if speech else self.silence + 1
+            return self.text() if self.silence == 5 else None
+
+        def finish(self) -> str:
+            return self.text()
+
+    turn = speculate(paused(0.25), new_transcription=Listens)
+    assert turn.error is None
+    assert turn.transcript == "how do I brew coffee"
+    assert turn.live and turn.live.speculation
+    assert (turn.live.speculation.attempts, turn.live.speculation.discarded) == (2, 1)
+
+
+def test_an_attempt_to_something_else_than_the_final_transcript_is_not_heard() -> None:
+    class ChangesItsMind:
+        def hear(self, samples: Float32Audio, *, speech: bool) -> str | None:  # noqa: ARG002
+            return None if speech else "milk is white"
+
+        def finish(self) -> str:
+            return samples.TEXT
+
+    turn = speculate(samples.clip("q", 0.2, 0.6), new_transcription=ChangesItsMind)
+    assert turn.error is None
+    assert (turn.transcript, turn.passages) == (samples.TEXT, ("p2",))
+    assert turn.live and turn.live.speculation
+    assert turn.live.speculation.discarded == turn.live.speculation.attempts == 1
+    assert turn.wall.final and turn.wall.retrieved and turn.wall.final < turn.wall.retrieved
+
+
+def test_a_turn_without_an_endpoint_leaves_no_attempt_behind() -> None:
+    turn = speculate(samples.clip("q", 0.2, 0.3))
+    assert turn.error is not None
+    assert "audio ended before an endpoint" in turn.error
+    assert turn.live and turn.live.speculation
+    assert turn.live.speculation.discarded == turn.live.speculation.attempts
+    assert not [t for t in threading.enumerate() if t.name == "firstsound-attempt"]

@@ -7,7 +7,7 @@ import samples
 from firstsound.budget import Budget
 from firstsound.clock import NS_PER_MS as MS
 from firstsound.clock import AudioTime, MonotonicClock, WallTime
-from firstsound.quality import Quality, assess, faults, word_changes, words
+from firstsound.quality import Quality, assess, faults, word_changes
 from firstsound.stepped import run_turn
 from firstsound.turn import AudioMarks, Live, Partial, Span, Turn, WallMarks
 
@@ -49,10 +49,6 @@ def test_without_expected_passages_there_is_no_hit_rate_and_no_fault() -> None:
 def test_rounds_and_wirings_are_not_mixed() -> None:
     with pytest.raises(ValueError, match="one round, mode and wiring"):
         assess(CLIPS, [GOOD[0], replace(GOOD[1], round=1)])
-
-
-def test_words_are_compared_without_case_and_punctuation() -> None:
-    assert words("Don't, I SAID: 12-ounce!") == "don't i said 12 ounce"
 
 
 def budget() -> Budget:

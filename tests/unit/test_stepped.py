@@ -20,14 +20,14 @@ from firstsound.audio import to_int16
 from firstsound.clock import NS_PER_MS, AudioTime, MonotonicClock
 from firstsound.stages import AudioChunk, Delta, Finish, Float32Audio, Heard, Stack
 from firstsound.stepped import run_turn
-from firstsound.turn import WIRINGS, Turn, Wiring, first_sound_parts_ns, stages_ns
+from firstsound.turn import WIRINGS_OF, Turn, Wiring, first_sound_parts_ns, stages_ns
 
 
 def run(stack: Stack, kind: Wiring = "overlapped", **clip: float) -> Turn:
     return run_turn(stack, samples.clip(**clip), 0, kind, MonotonicClock())  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("kind", WIRINGS)
+@pytest.mark.parametrize("kind", WIRINGS_OF["stepped"])
 def test_a_turn_records_all_that_was_said_and_reached(kind: Wiring) -> None:
     turn = run(samples.stack(), kind)
     assert turn.error is None
@@ -41,7 +41,7 @@ def test_a_turn_records_all_that_was_said_and_reached(kind: Wiring) -> None:
 
 def test_serial_speaks_once_after_the_whole_answer_and_overlapped_while_it_is_written() -> None:
     llm = FakeLanguageModel(samples.ANSWER, delay=Delay(10))
-    serial, overlapped = (run(samples.stack(llm=llm), kind) for kind in WIRINGS)
+    serial, overlapped = (run(samples.stack(llm=llm), kind) for kind in WIRINGS_OF["stepped"])
     assert serial.wall.answer_end and serial.wall.first_fragment
     assert serial.wall.first_fragment >= serial.wall.answer_end
     assert serial.fragments == (serial.answer,)
@@ -63,7 +63,7 @@ def test_serial_waits_for_every_chunk() -> None:
     assert turn.wall.first_chunk == turn.wall.audio_end
 
 
-@pytest.mark.parametrize("kind", WIRINGS)
+@pytest.mark.parametrize("kind", WIRINGS_OF["stepped"])
 def test_leading_silence_counts_and_silent_chunks_are_played_out(kind: Wiring) -> None:
     class SilenceFirst(FakeSynthesizer):
         def synthesize(self, text: str) -> Iterator[AudioChunk]:
@@ -125,7 +125,7 @@ class BreaksOff(FakeLanguageModel):
         raise ConnectionError("the server is gone")
 
 
-@pytest.mark.parametrize("kind", WIRINGS)
+@pytest.mark.parametrize("kind", WIRINGS_OF["stepped"])
 @pytest.mark.parametrize(
     ("parts", "told", "reached"),
     [

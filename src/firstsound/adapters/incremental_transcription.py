@@ -1,9 +1,9 @@
 """Streaming transcription by any recognizer of whole utterances: it hears again and again all that was said so far.
 
 When to decode depends on the audio alone, never on the machine's speed, so a run can be repeated: a first time after
-half a second, then whenever the utterance has grown by a quarter (the work stays in proportion to its length), and once
-in each pause. As long as nobody speaks after a pause, its transcript is the final one, and at the endpoint nothing is
-left to do.
+half a second, then whenever the utterance has grown by a quarter (the work stays in proportion to its length), and twice
+in each pause: early, for those who want to answer ahead, and once more when the last word is safe. As long as nobody
+speaks after that, its transcript is the final one, and at the endpoint nothing is left to do.
 """
 
 import numpy as np
@@ -12,8 +12,8 @@ from firstsound.stages import SAMPLE_RATE_HZ, Float32Audio, Recognizer
 
 FIRST_SAMPLES = SAMPLE_RATE_HZ // 2
 GROWTH = 1.25
-PAUSE_SAMPLES = SAMPLE_RATE_HZ * 240 // 1000
-"""Of non-speech. Earlier, the last word is at risk; later, the transcript is not there at the endpoint."""
+PAUSES_SAMPLES = (SAMPLE_RATE_HZ * 120 // 1000, SAMPLE_RATE_HZ * 240 // 1000)
+"""Of non-speech. Before the second, the last word is at risk; later, the transcript is not there at the endpoint."""
 
 
 class IncrementalTranscription:
@@ -26,7 +26,8 @@ class IncrementalTranscription:
         self._samples = 0
         self._decode_at = FIRST_SAMPLES
         self._silence_samples = 0
-        self._news = False
+        self._pauses_left = 0
+        """How many times this pause is still to be decoded."""
         self._text = ""
 
     def hear(self, samples: Float32Audio, *, speech: bool) -> str | None:
@@ -34,18 +35,20 @@ class IncrementalTranscription:
         self._heard.append(samples)
         self._samples += len(samples)
         self._silence_samples = 0 if speech else self._silence_samples + len(samples)
-        self._news = self._news or speech
-        pause = self._silence_samples >= PAUSE_SAMPLES
-        if self._news and (pause or self._samples >= self._decode_at):
+        if speech:
+            self._pauses_left = len(PAUSES_SAMPLES)
+        if self._pauses_left and self._silence_samples >= PAUSES_SAMPLES[-self._pauses_left]:
+            self._pauses_left -= 1
             self._decode()
-            # What is decoded in the middle of a word is decoded again when the pause comes.
-            self._news = not pause
-            return self._text
-        return None
+        elif speech and self._samples >= self._decode_at:
+            self._decode()
+        else:
+            return None
+        return self._text
 
     def finish(self) -> str:
         """The final transcript of all that was heard."""
-        if self._news:
+        if self._pauses_left:
             self._decode()
         return self._text
 

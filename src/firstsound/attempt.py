@@ -1,0 +1,99 @@
+"""One attempt at an answer: what it has reached so far, and the sound it holds back until it may be heard."""
+
+import threading
+from collections.abc import Callable
+
+from firstsound import audio
+from firstsound.clock import NS_PER_S, Clock, WallTime
+from firstsound.errors import CancelledError
+from firstsound.stages import AudioChunk
+from firstsound.turn import Cache, Wiring
+
+
+class Attempt:
+    """An answer in the making. Its marks are instants on the clock, since the endpoint may be yet to come."""
+
+    def __init__(self, transcript: str, wiring: Wiring, clock: Clock, play: Callable[[AudioChunk], None]) -> None:
+        """Answer `transcript`; sound goes to `play`, once `release` has been called."""
+        self.wiring = wiring
+        self.transcript = transcript
+        self.passages: tuple[str, ...] = ()
+        self.answer = ""
+        self.fragments: list[str] = []
+        self.cache: Cache | None = None
+        self.deltas = 0
+        """Pieces of text received: tokens, with most servers."""
+        self._clock = clock
+        self._play = play
+        self._marks_ns: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self._held: list[AudioChunk] = []
+        self._released = False
+        self._play_end_ns = 0
+        self._cancelled = False
+
+    def mark(self, name: str) -> int:
+        """Set the mark `name` to this moment and return it, on the clock."""
+        self._marks_ns[name] = self._clock.now_ns()
+        return self._marks_ns[name]
+
+    def reached(self, name: str) -> bool:
+        """Whether the mark `name` is set."""
+        return name in self._marks_ns
+
+    def receive(self, chunk: AudioChunk, received_ns: int) -> None:
+        """Note a chunk of the answer's sound, and play it or hold it back."""
+        self._marks_ns["audio_end"] = received_ns
+        self._marks_ns.setdefault("first_chunk", received_ns)
+        with self._lock:
+            if self._released:
+                self._sound(chunk, received_ns)
+            else:
+                self._held.append(chunk)
+
+    def release(self) -> None:
+        """Play what was held back, and from now on everything as it comes."""
+        with self._lock:
+            now_ns = self._clock.now_ns()
+            for chunk in self._held:
+                self._sound(chunk, now_ns)
+            self._held.clear()
+            self._released = True
+
+    def _sound(self, chunk: AudioChunk, at_ns: int) -> None:
+        """Play a chunk; its first audible sample is due right after the chunks before it, if there is none yet."""
+        self._play(chunk)
+        start_ns = max(at_ns, self._play_end_ns)
+        self._play_end_ns = start_ns + len(chunk.samples) * NS_PER_S // chunk.rate_hz
+        if not self.reached("first_sound"):
+            silence = audio.leading_silence_samples(chunk.samples, chunk.rate_hz)
+            if silence is not None:
+                self._marks_ns["first_sound"] = start_ns + silence * NS_PER_S // chunk.rate_hz
+
+    def cancel(self) -> None:
+        """Let it end at the next opportunity."""
+        self._cancelled = True
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether nobody wants it any more."""
+        return self._cancelled
+
+    def go_on(self) -> None:
+        """Nothing, while the answer is wanted.
+
+        Raises:
+            CancelledError: it is not.
+        """
+        if self._cancelled:
+            raise CancelledError("the answer is not wanted any more")
+
+    def wall(self, endpoint_ns: int, floor_ns: int | None = None) -> dict[str, WallTime]:
+        """The marks on the wall clock, which begins at `endpoint_ns` on the clock.
+
+        Nobody waited for what was reached before `floor_ns`: such a mark is set to it.
+        """
+        return {
+            name: WallTime((ns if floor_ns is None else max(ns, floor_ns)) - endpoint_ns)
+            for name, ns in self._marks_ns.items()
+        }
