@@ -20,7 +20,6 @@ from firstsound.speculation import Speculator
 from firstsound.stages import SAMPLE_RATE_HZ, Endpointer, Float32Audio, Heard, Int16Audio, Stack
 from firstsound.turn import Live, Partial, Span, Turn, Wiring
 
-
 GOING_ON_FRAMES = 5
 """So many frames of speech in a row after a pause, and the user goes on; less is a blip of the detector."""
 

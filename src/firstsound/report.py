@@ -194,12 +194,11 @@ def _speculated(lives: Sequence[Live]) -> list[str]:
     known = [live.speculation for live in lives if live.speculation is not None]
     if not known:
         return []
-    told = (
-        f"  speculation: {sum(s.discarded for s in known)} of {sum(s.attempts for s in known)} attempts thrown away, with "
-        f"{sum(s.wasted_deltas for s in known)} tokens and {sum(s.wasted_cpu_ns for s in known) / NS_PER_S:.1f} s of CPU "
-        f"time"
-    )
-    return [told]
+    discarded, attempts = sum(s.discarded for s in known), sum(s.attempts for s in known)
+    tokens, cpu_s = sum(s.wasted_deltas for s in known), sum(s.wasted_cpu_ns for s in known) / NS_PER_S
+    return [
+        f"  speculation: {discarded} of {attempts} attempts discarded; wasted: {tokens} tokens, {cpu_s:.1f} s of CPU"
+    ]
 
 
 def _worst(values: Iterable[float | None]) -> str:

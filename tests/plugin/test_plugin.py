@@ -9,7 +9,7 @@ import samples
 
 import firstsound.report  # noqa: F401 - loaded here once: pytester forgets what its runs import
 from firstsound import loudspeaker, recording
-from firstsound.turn import perceived_of_ns
+from firstsound.turn import WIRINGS, perceived_of_ns
 from firstsound.turnfile import from_json
 
 # pytest-benchmark says so where a run broke off before anything was measured.
@@ -221,11 +221,11 @@ def test_live_turns_are_lines_of_their_own_and_their_recordings_are_kept(project
     project.makepyfile(mystack=live_stack())
     result = run(project, "--rounds=0", live_rounds=1)
     assert result.ret == 0
-    result.assert_outcomes(passed=31)
+    result.assert_outcomes(passed=46)
     result.stdout.fnmatch_lines(
         [
             "*live, off the recordings, in ms*",
-            "*closure *10 / 25*within*within*",
+            "*closure *10 / 25*within*within*within*",
             "*microphone: frames late by*loudspeaker: 0 underruns*",
             "*recognizer: backlog at the endpoint p50 0 ms*0 of 0 committed words changed*",
         ]
@@ -234,9 +234,9 @@ def test_live_turns_are_lines_of_their_own_and_their_recordings_are_kept(project
     document = json.loads((out / "r.json").read_text(), parse_constant=pytest.fail)
     assert {b["extra_info"]["mode"] for b in document["benchmarks"]} == {"live"}
     turns = [from_json(line) for line in (out / "turns.jsonl").read_text().splitlines()]
-    assert [turn.round for turn in turns] == [-1, -1] + [0] * 8
+    assert [turn.round for turn in turns] == [-1] * 3 + [0] * 12
     kept = {path.name for path in (out / "recordings").iterdir()}
-    for wiring in ("serial", "overlapped"):
+    for wiring in WIRINGS:
         measured = sorted(perceived_of_ns(t) for t in turns if t.wiring == wiring and t.round == 0)
         named = [t for t in turns if f"{t.query}-{t.wiring}-{t.round}.flac" in kept and t.wiring == wiring]
         assert sorted(perceived_of_ns(t) for t in named) == [measured[1], measured[3]]
@@ -244,7 +244,7 @@ def test_live_turns_are_lines_of_their_own_and_their_recordings_are_kept(project
             taken = recording.read(out / "recordings" / f"{turn.query}-{wiring}-0.flac")
             assert taken.silence_ns(turn.audio.speech_end) == perceived_of_ns(turn)
     assert {path.name for path in (out / "traces").iterdir()} == {
-        f"q{i}-live-{wiring}.json" for i in range(4) for wiring in ("serial", "overlapped")
+        f"q{i}-live-{wiring}.json" for i in range(4) for wiring in WIRINGS
     }
 
 
@@ -268,7 +268,7 @@ firstsound.loudspeaker.Loudspeaker.play = late
     finally:
         loudspeaker.Loudspeaker.play = played  # type: ignore[method-assign]
     assert result.ret == 1
-    result.assert_outcomes(passed=29, failed=2)
+    result.assert_outcomes(passed=43, failed=3)
     result.stdout.fnmatch_lines(["closure, live overlapped: p50 (rank 2 of n=4) is 15?.? ms, above the limit of 10 ms"])
 
 

@@ -47,7 +47,7 @@ def test_the_projects_own_budget_loads() -> None:
     own = budget.load(ROOT / "budgets.yaml")
     assert own.limits("final") == (150, 150)
     assert own.limits("memory") == (2 * 2**30, 2 * 2**30)
-    assert own.wirings == {"serial": "report", "overlapped": "bind"}
+    assert own.wirings == {"serial": "report", "overlapped": "bind", "speculative": "bind"}
 
 
 def test_guards_and_wirings_have_the_same_defaults_as_the_projects_own(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from firstsound.clock import WallTime
 from firstsound.memory import MemorySample
 from firstsound.quality import assess
 from firstsound.suite import Inputs, Results, Settings
-from firstsound.turn import Live, Mode, Span, Turn, WallMarks, Wiring
+from firstsound.turn import WIRINGS_OF, Live, Mode, Span, Speculation, Turn, WallMarks, Wiring
 
 MIB = 2**20
 ROOT = Path(__file__).parents[2]
@@ -34,6 +34,7 @@ def turn(query: str, wiring: Wiring, later_ms: int, mode: Mode = "stepped") -> T
         played=(Span(moved["first_chunk"], moved["audio_end"]),),
         joint_jump=0.01,
         heard=TURN.answer,
+        speculation=Speculation(3, 1, 7, 250 * MS) if wiring == "speculative" else None,
     )
     return replace(
         TURN,
@@ -53,7 +54,7 @@ def results(turns: list[Turn], profile: str = "strict") -> Results:
     quality = [
         assess(CLIPS, [t for t in turns if (t.mode, t.wiring) == (mode, wiring)])
         for mode in inputs.modes
-        for wiring in inputs.wirings
+        for wiring in inputs.wirings_of(mode)
     ]
     memory = [MemorySample(0, MS, {os.getpid(): 300 * MIB, -1: 200 * MIB}, (mode, "q0", 0)) for mode in inputs.modes]
     peaks = {os.getpid(): 400 * MIB, -1: 300 * MIB}
@@ -82,7 +83,7 @@ def test_the_table_holds_the_percentiles_of_both_wirings() -> None:
     # 931 ms and 0, 10, 20, 30 more; of four, p50 is the second and p95 the fourth.
     assert row(text, "perceived") == "perceived both 1950 1531.0 1531.0 419.0 within 941.0 961.0 989.0 within"
     assert "serial: n=4, p95 is rank 4, the slowest turn; overlapped: n=4" in text
-    assert "Overlapping saves 590 ms of 1531 ms at the median; after the endpoint 941 ms become 351 ms, 2.7 t" in text
+    assert "overlapped saves 590 ms of 1531 ms at the median; after the endpoint 941 ms become 351 ms, 2.7 t" in text
 
 
 def test_the_median_and_the_slowest_turn_are_drawn_with_their_stages() -> None:
@@ -119,14 +120,15 @@ def test_failed_turns_are_told_and_counted() -> None:
 
 
 def test_live_turns_have_a_table_of_their_own_and_both_modes_stand_side_by_side() -> None:
-    live = [turn(clip.query, wiring, 100, "live") for clip in CLIPS for wiring in ("serial", "overlapped")]
+    live = [turn(clip.query, wiring, 100, "live") for clip in CLIPS for wiring in WIRINGS_OF["live"]]
     text = told(results([*GOOD, *live]))
     assert "the silence before the answer, stepped, in ms" in text
     assert "the silence before the answer, live, off the recordings, in ms" in text
-    assert row(text, "closure") == "closure both 10 / 25 2.0 2.0 8.0 within 2.0 2.0 8.0 within"
+    assert row(text, "closure") == "closure both 10 / 25" + " 2.0 2.0 8.0 within" * 3
     assert "frames late by 1 ms (p95 of the worst round); loudspeaker: 0 underruns" in text
     assert "perceived 941 -> 1031 (+10 %)" in text
     assert "memory, live: p50 500 MiB" in text
+    assert "speculation: 4 of 12 attempts discarded; wasted: 28 tokens, 1.0 s of CPU" in text
 
 
 def test_memory_tells_the_peaks_and_what_is_left() -> None:

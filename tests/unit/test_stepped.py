@@ -187,7 +187,7 @@ def test_a_clock_that_goes_backwards_fails_the_turn_and_is_told() -> None:
 
     turn = run_turn(samples.stack(), samples.clip(), 0, "serial", Backwards())
     assert turn.error is not None
-    assert turn.error.startswith("marks: mark final is -1000000 ns")
+    assert turn.error.startswith("marks: mark final is -2000000 ns")
     assert turn.wall.final is None
 
 

@@ -1,9 +1,9 @@
 """Streaming transcription by any recognizer of whole utterances: it hears again and again all that was said so far.
 
 When to decode depends on the audio alone, never on the machine's speed, so a run can be repeated: a first time after
-half a second, then whenever the utterance has grown by a quarter (the work stays in proportion to its length), and twice
-in each pause: early, for those who want to answer ahead, and once more when the last word is safe. As long as nobody
-speaks after that, its transcript is the final one, and at the endpoint nothing is left to do.
+half a second, then whenever the utterance has grown by a quarter (the work stays in proportion to its length), and
+twice in each pause: early, for those who want to answer ahead, and once more when the last word is safe. As long as
+nobody speaks after that, its transcript is the final one, and at the endpoint nothing is left to do.
 """
 
 import numpy as np
