@@ -21,6 +21,8 @@ class Attempt:
         self.answer = ""
         self.fragments: list[str] = []
         self.cache: Cache | None = None
+        self.sent: list[AudioChunk] = []
+        """All its sound, in order."""
         self.deltas = 0
         """Pieces of text received: tokens, with most servers."""
         self._clock = clock
@@ -45,6 +47,7 @@ class Attempt:
         """Note a chunk of the answer's sound, and play it or hold it back."""
         self._marks_ns["audio_end"] = received_ns
         self._marks_ns.setdefault("first_chunk", received_ns)
+        self.sent.append(chunk)
         with self._lock:
             if self._released:
                 self._sound(chunk, received_ns)

@@ -13,6 +13,8 @@ AUDIBLE_DBFS = -45.0
 """A 10 ms window with a mean-removed RMS above this is audible."""
 
 _WINDOW_MS = 10
+_UNKNOWN_SIZE = 2**31
+"""What writes a WAV to a pipe declares a size like this, since it cannot know it."""
 _INT16_SCALE = 32768
 
 
@@ -33,7 +35,10 @@ def decode(data: bytes, name: str) -> tuple[Float32Audio, int]:
         raise FirstsoundError(f"{name}: not a readable recording: {e}") from e
     if len(samples) == 0:
         raise FirstsoundError(f"{name}: the recording holds no samples")
-    # libsndfile answers a file that ends early with fewer samples, in silence.
+    # libsndfile answers a file that ends early with fewer samples, in silence; of a WAV it even expects no more.
+    declared = 8 + int.from_bytes(data[4:8], "little")
+    if data[:4] == b"RIFF" and len(data) < declared < _UNKNOWN_SIZE:
+        raise FirstsoundError(f"{name}: cut short: {len(data)} of {declared} bytes are there")
     if len(samples) < expected:
         raise FirstsoundError(f"{name}: cut short: {len(samples)} of {expected} samples are there")
     mono = samples.mean(axis=1, dtype=np.float32)

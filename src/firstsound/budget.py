@@ -23,7 +23,6 @@ CLOSURE_LINE = "closure"
 MEMORY_LINE = "memory"
 ALL_WIRINGS: Final = "all"
 """The wiring of the memory line: the processes are the same for each."""
-DEFAULT_PROFILE = "strict"
 BYTES_PER_GIB = 2**30
 
 

@@ -5,7 +5,7 @@ A pool reads its variable when its library loads, so this module must come first
 
 import math
 import os
-from collections.abc import MutableMapping
+from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
@@ -13,7 +13,6 @@ from typing import TypedDict
 import threadpoolctl
 
 from firstsound.cgroup import find_hierarchy, read_count, read_table, read_text
-from firstsound.errors import FirstsoundError
 
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -134,21 +133,20 @@ class Pool(TypedDict):
     """None where the library does not tell."""
 
 
-def check_pools(threads: int) -> list[Pool]:
-    """The native thread pools that this process has loaded.
-
-    Raises:
-        FirstsoundError: a pool has more than `threads` threads.
-    """
-    pools: list[Pool] = [
+def pools() -> list[Pool]:
+    """The native thread pools that this process has loaded."""
+    return [
         {"library": Path(pool["filepath"]).name, "version": pool["version"], "threads": pool["num_threads"]}
         for pool in threadpoolctl.threadpool_info()
     ]
-    for pool in pools:
-        if pool["threads"] is not None and pool["threads"] > threads:
-            settings = " ".join(f"{name}={threads}" for name in THREAD_VARIABLES)
-            raise FirstsoundError(
-                f"{pool['library']} has {pool['threads']} threads where the container allows {threads}, most "
-                f"likely because it was loaded before its variable was set; start the run with {settings}"
-            )
-    return pools
+
+
+def oversized(pools: Iterable[Pool], threads: int) -> list[str]:
+    """A sentence for each pool that has more than `threads` threads."""
+    settings = " ".join(f"{name}={threads}" for name in THREAD_VARIABLES)
+    return [
+        f"{pool['library']} has {pool['threads']} threads where the container allows {threads}, most likely because it "
+        f"was loaded before its variable was set; start the run with {settings}"
+        for pool in pools
+        if pool["threads"] is not None and pool["threads"] > threads
+    ]

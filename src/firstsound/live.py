@@ -1,6 +1,5 @@
 """Live turns: everything at the pace of life, both sides recorded, and the silence taken off the recording."""
 
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -9,15 +8,16 @@ import numpy as np
 from firstsound import audio, recording, wiring
 from firstsound.attempt import Attempt
 from firstsound.clock import NS_PER_S, AudioTime, Clock, WallTime
-from firstsound.draft import PRE_ROLL_SAMPLES, Draft
+from firstsound.draft import Draft
 from firstsound.errors import StageError, in_stage
+from firstsound.hearing import PRE_ROLL_SAMPLES, Hearing
 from firstsound.loudspeaker import Loudspeaker
 from firstsound.manifest import Clip
 from firstsound.microphone import Microphone
 from firstsound.recognition import Recognition, WholeUtterance
 from firstsound.recording import Recording
 from firstsound.speculation import Speculator
-from firstsound.stages import SAMPLE_RATE_HZ, Endpointer, Float32Audio, Heard, Int16Audio, Stack
+from firstsound.stages import SAMPLE_RATE_HZ, Endpointer, Heard, Int16Audio, Stack
 from firstsound.turn import Live, Partial, Span, Turn, Wiring
 
 GOING_ON_FRAMES = 5
@@ -40,9 +40,10 @@ def run_turn(
         error = str(e)
     loudspeaker.wait()
     if draft.endpoint is not None:
-        taken = recording.record(clip.samples, loudspeaker.signal(), loudspeaker.rate_hz)
-        keep(taken)
         try:
+            with in_stage("recording"):
+                taken = recording.record(clip.samples, loudspeaker.signal(), loudspeaker.rate_hz)
+            keep(taken)
             _judge(stack, draft, draft.endpoint, loudspeaker, taken)
         except StageError as e:
             error = error or str(e)
@@ -65,6 +66,9 @@ def _converse(stack: Stack, draft: Draft, loudspeaker: Loudspeaker, clock: Clock
                 # The answer counts from the microphone's first sample, so that both sides lie on one time line.
                 loudspeaker.origin_ns = microphone.start_ns
                 backlog_ns = _listen(endpointer, frames, recognition, speculator, draft, clock)
+                if new is None:
+                    # What only stores the samples has not worked them off.
+                    backlog_ns = None
             with in_stage("recognizer"):
                 transcript = recognition.final()
             _answer(stack, draft, transcript, speculator, loudspeaker, clock)
@@ -106,35 +110,31 @@ def _listen(
     clock: Clock,
 ) -> int:
     """Hear frames until the endpoint; return how much audio, in ns, the recognizer had not yet worked off then."""
-    before: deque[Float32Audio] = deque(maxlen=1 + PRE_ROLL_SAMPLES // endpointer.frame_samples)
-    begun = False
+    hearing = Hearing(endpointer)
     speech_frames = 0
-    samples = 0
     for frame in frames:
-        heard = endpointer.hear(frame)
+        heard, pieces = hearing.hear(frame)
         backlog = AudioTime.from_samples(recognition.backlog_samples, SAMPLE_RATE_HZ)
-        samples += len(frame)
-        before.append(audio.to_float32(frame))
-        begun = begun or heard is Heard.SPEECH
-        if begun:
-            recognition.hear(np.concatenate(before), speech=heard is Heard.SPEECH)
-            before.clear()
+        for samples, speech in pieces:
+            recognition.hear(samples, speech=speech)
         if heard is Heard.ENDPOINT:
-            draft.set_endpoint(samples, clock.now_ns(), spoken=begun)
+            draft.set_endpoint(hearing.samples, clock.now_ns(), spoken=hearing.spoken)
             return backlog.ns
         speech_frames = speech_frames + 1 if heard is Heard.SPEECH else 0
         if speech_frames == GOING_ON_FRAMES:
             speculator.drop()
-    raise draft.without_endpoint(samples)
+    raise draft.without_endpoint(hearing.samples)
 
 
 def _judge(stack: Stack, draft: Draft, endpoint: AudioTime, loudspeaker: Loudspeaker, taken: Recording) -> None:
     """Put what the recording says in place of what the marks expected, and listen to the answer on it.
 
     Raises:
-        StageError: the loudspeaker could not play as it should, or the answer cannot be transcribed.
+        StageError: the loudspeaker could not play as it should, what it played is not what was synthesized, nothing can
+            be heard, or the answer cannot be transcribed.
     """
-    first_sound_ns = taken.first_sound_ns()
+    playing = loudspeaker.playing
+    first_sound_ns = taken.first_sound_ns(playing[0].start) if playing else None
     if first_sound_ns is not None:
         draft.first_sound = WallTime(first_sound_ns - endpoint.ns)
     draft.live = replace(
@@ -142,15 +142,23 @@ def _judge(stack: Stack, draft: Draft, endpoint: AudioTime, loudspeaker: Loudspe
         timed_first_sound=draft.wall().get("first_sound"),
         played=tuple(
             Span(WallTime(loudspeaker.ns(chunk.start) - endpoint.ns), WallTime(loudspeaker.ns(chunk.end) - endpoint.ns))
-            for chunk in loudspeaker.playing
+            for chunk in playing
         ),
         underruns_ns=tuple(loudspeaker.underruns_ns),
         joint_jump=loudspeaker.joint_jump(),
     )
     if loudspeaker.fault is not None:
         raise StageError(f"loudspeaker: {loudspeaker.fault}")
-    if first_sound_ns is not None:
-        with in_stage("transcription of the recorded answer"):
-            answer = audio.to_rate(audio.to_float32(taken.answer), taken.rate_hz)
-            begin = first_sound_ns * SAMPLE_RATE_HZ // NS_PER_S - PRE_ROLL_SAMPLES
-            draft.live = replace(draft.live, heard=stack.recognizer.transcribe(answer[max(0, begin) :]))
+    if draft.attempt is not None:
+        sent = np.concatenate([np.zeros(0, dtype=np.float32), *(chunk.samples for chunk in draft.attempt.sent)])
+        recorded = np.concatenate([np.zeros(0, dtype=np.int16), *(taken.answer[c.start : c.end] for c in playing)])
+        if not np.array_equal(audio.to_int16(sent), recorded):
+            raise StageError(
+                f"recording: {len(sent)} samples were synthesized, but the {len(recorded)} on it are not the same"
+            )
+    if first_sound_ns is None:
+        raise StageError("recording: nothing on it can be heard of the answer")
+    with in_stage("transcription of the recorded answer"):
+        answer = audio.to_rate(audio.to_float32(taken.answer), taken.rate_hz)
+        begin = first_sound_ns * SAMPLE_RATE_HZ // NS_PER_S - PRE_ROLL_SAMPLES
+        draft.live = replace(draft.live, heard=stack.recognizer.transcribe(answer[max(0, begin) :]))

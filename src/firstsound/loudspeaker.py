@@ -35,7 +35,9 @@ class Loudspeaker:
         self.fault: str | None = None
 
     def play(self, chunk: AudioChunk) -> None:
-        """Play a chunk from now on, or after those before it."""
+        """Play a chunk from now on, or after those before it; an empty one is nothing to play."""
+        if not len(chunk.samples):
+            return
         now_ns = self._clock.now_ns() - self.origin_ns
         if not self.playing:
             self.rate_hz = chunk.rate_hz
@@ -81,5 +83,4 @@ class Loudspeaker:
         """The largest step between neighbouring samples where a chunk begins or ends; full scale is 1."""
         whole = np.concatenate([[0.0], self.signal(), [0.0]])
         at = [place for chunk in self.playing for place in (chunk.start, chunk.end)]
-        # An empty chunk has no edges of its own, but nothing is lost by looking.
         return float(np.abs(np.diff(whole)[at]).max()) if at else 0.0

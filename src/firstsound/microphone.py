@@ -42,12 +42,14 @@ class Microphone:
 
     def _feed(self) -> None:
         size = self._frame_samples
-        for end in range(size, len(self._pcm) + 1, size):
-            # From the start each time, not from the last frame: lateness must not add up.
-            due_ns = self.start_ns + end * NS_PER_S // SAMPLE_RATE_HZ
-            self._clock.sleep_ns(due_ns - self._clock.now_ns())
-            if self._stop.is_set():
-                break
-            self.lateness_ns.append(max(0, self._clock.now_ns() - due_ns))
-            self._queue.put(self._pcm[end - size : end])
-        self._queue.put(None)
+        try:
+            for end in range(size, len(self._pcm) + 1, size):
+                # From the start each time, not from the last frame: lateness must not add up.
+                due_ns = self.start_ns + end * NS_PER_S // SAMPLE_RATE_HZ
+                self._clock.sleep_ns(due_ns - self._clock.now_ns())
+                if self._stop.is_set():
+                    break
+                self.lateness_ns.append(max(0, self._clock.now_ns() - due_ns))
+                self._queue.put(self._pcm[end - size : end])
+        finally:
+            self._queue.put(None)

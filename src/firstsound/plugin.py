@@ -99,8 +99,10 @@ class _Gate:
         self._inputs: Inputs | None = None
         self._results: Results | None = None
         self._collected = False
-        self._judged: set[Line] = set()
-        self.missing: list[Line] = []
+        self._judged: dict[Line, bool] = {}
+        """What was judged, and whether it held."""
+        self._broke_off = False
+        self.complaint: str | None = None
         self.json_path: Path | None = None
 
     @property
@@ -142,9 +144,11 @@ class _Gate:
                 with capture.global_and_fixture_disabled(), _Teller() as tell:
                     self._results = suite.execute(self.inputs(), MonotonicClock(), self.folder, tell)
             except FirstsoundError as e:
+                self._broke_off = True
                 # Every line would fail with the same words; once is enough.
                 pytest.exit(f"firstsound: {e}", returncode=pytest.ExitCode.TESTS_FAILED)
             except Exception as e:  # noqa: BLE001 - a stack is anybody's code
+                self._broke_off = True
                 traceback.print_exc()
                 pytest.exit(
                     f"firstsound: the run broke off: {type(e).__name__}: {e}", returncode=pytest.ExitCode.TESTS_FAILED
@@ -153,7 +157,7 @@ class _Gate:
 
     def judge(self, what: "Line", faults: list[str]) -> None:
         """Note that a line or guard was judged, and fail its test if it does not hold."""
-        self._judged.add(what)
+        self._judged[what] = not faults
         if faults:
             pytest.fail("\n".join(faults), pytrace=False)
 
@@ -172,13 +176,29 @@ class _Gate:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Fail the session if a line of the budget was not judged."""
+        """Fail the session if a line of the budget was not judged, or not kept: an xfail mark excuses nothing."""
         if not self._collected or self._config.option.collectonly or hasattr(self._config, "workerinput"):
             return
-        inputs = self.inputs()
-        self.missing = [what for what in inputs.lines() + inputs.guards() if what not in self._judged]
-        if self.missing and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        self.complaint = self._complain()
+        if self.complaint and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def _complain(self) -> str | None:
+        """Why the run fails, whatever became of its test items; None where it does not, or has broken off."""
+        if self._broke_off:
+            return None
+        inputs = self.inputs()
+        missing = [line for line in inputs.lines() + inputs.guards() if line not in self._judged]
+        if missing:
+            return (
+                f"not judged: {'; '.join(map(str, missing))}. A budget is kept only if every line is judged: run the "
+                "whole suite, with benchmarks enabled, without -k, -n or node ids."
+            )
+        over = [line for line, held in self._judged.items() if not held]
+        told = [f"not kept: {'; '.join(map(str, over))}"] if over else []
+        if self._results is not None:
+            told += self._results.problems
+        return ". ".join(told) or None
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -191,13 +211,8 @@ class _Gate:
             terminalreporter.write_line(report.terminal(self._results, width))
             terminalreporter.write_line(f"Results: {self.folder}")
             (self.folder / "summary.md").write_text(report.markdown(self._results), encoding="utf-8")
-        if self.missing:
-            told = "; ".join(map(str, self.missing))
-            terminalreporter.write_line(
-                f"firstsound: FAILED: not judged: {told}. A budget is kept only if every line is judged: "
-                "run the whole suite, with benchmarks enabled, without -k, -n or node ids.",
-                red=True,
-            )
+        if self.complaint:
+            terminalreporter.write_line(f"firstsound: FAILED: {self.complaint}", red=True)
 
     def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:
         """Write what the figures were measured on into the benchmark JSON."""
@@ -286,6 +301,14 @@ def guard(request: pytest.FixtureRequest) -> "Guard":
     return Guard(request)
 
 
+def _require_benchmarks(*, disabled: bool) -> None:
+    if disabled:
+        pytest.fail(
+            "benchmarks are disabled (--benchmark-disable, or xdist's -n): a budget cannot be judged without them",
+            pytrace=False,
+        )
+
+
 class BudgetLine:
     """One line of the budget in one mode and wiring."""
 
@@ -300,11 +323,7 @@ class BudgetLine:
         """Put the line's samples into the benchmark table and JSON, and fail if the line does not hold."""
         from firstsound import suite  # noqa: PLC0415
 
-        if self._benchmark.disabled:
-            pytest.fail(
-                "benchmarks are disabled (--benchmark-disable, or xdist's -n): a budget cannot be judged without them",
-                pytrace=False,
-            )
+        _require_benchmarks(disabled=self._benchmark.disabled)
         results = self._gate.results()
         verdict = results.verdict(self.line)
         if verdict is not None:
@@ -320,6 +339,7 @@ class Guard:
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         """Made by the fixture."""
+        self._config = request.config
         self._gate = request.config.stash[_GATE]
         self.line: Line = request.param
 
@@ -327,6 +347,7 @@ class Guard:
         """Fail if the guard does not hold in any round."""
         from firstsound import quality  # noqa: PLC0415
 
+        _require_benchmarks(disabled=self._config._benchmarksession.disabled)  # type: ignore[attr-defined] # noqa: SLF001 - no getter
         results = self._gate.results()
         rounds = [q for q in results.quality if (q.mode, q.wiring) == (self.line.mode, self.line.wiring)]
         self._gate.judge(self.line, list(quality.faults(results.inputs.budget, self.line.name, rounds)))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from itertools import pairwise
 from typing import Any
 
@@ -35,7 +36,7 @@ class Quality:
     early_endpoints: int
     silent_answers: int
     frame_lateness_ms: float | None = None
-    """Live: the 95th percentile of the lateness of all frames of the microphone."""
+    """Live: the 95th percentile of the lateness of the microphone's frames, in the turn where it is the largest."""
     underruns: int | None = None
     """Live: how often the loudspeaker had nothing to play in the middle of an answer."""
     answer_word_error_rate: float | None = None
@@ -78,16 +79,18 @@ def assess(clips: Sequence[Clip], turns: Sequence[Turn]) -> Quality:
 
 def _assess_live(turns: Sequence[Turn]) -> dict[str, Any]:
     lives = [turn.live for turn in turns if turn.live is not None]
-    lateness_ms = [ns / NS_PER_MS for live in lives for ns in live.frame_lateness_ns]
+    lateness_ns = [nearest_rank(live.frame_lateness_ns, 95) for live in lives if live.frame_lateness_ns]
     # An answer that was never spoken counts as words that were not heard.
     answers = [(words(turn.answer), words(turn.live.heard if turn.live else "")) for turn in turns]
     answers = [(said, heard) for said, heard in answers if said]
     jumps = [live.joint_jump for live in lives if live.joint_jump is not None]
     changes = [
-        word_changes([partial.text for partial in turn.live.partials], turn.transcript) for turn in turns if turn.live
+        word_changes([partial.text for partial in turn.live.partials], turn.transcript)
+        for turn in turns
+        if turn.live and turn.transcript
     ]
     return {
-        "frame_lateness_ms": nearest_rank(lateness_ms, 95) if lateness_ms else None,
+        "frame_lateness_ms": max(lateness_ns) / NS_PER_MS if lateness_ns else None,
         "underruns": sum(len(live.underruns_ns) for live in lives),
         "answer_word_error_rate": (
             jiwer.wer([said for said, _ in answers], [heard for _, heard in answers]) if answers else None
@@ -109,9 +112,8 @@ def word_changes(partials: Sequence[str], final: str) -> tuple[int, int]:
         while agreed < min(len(earlier), len(later)) and earlier[agreed] == later[agreed]:
             agreed += 1
         committed += later[len(committed) : agreed]
-    last = words(final).split()
-    changed = sum(i >= len(last) or word != last[i] for i, word in enumerate(committed))
-    return len(committed), changed
+    same = SequenceMatcher(None, committed, words(final).split(), autojunk=False).get_matching_blocks()
+    return len(committed), len(committed) - sum(block.size for block in same)
 
 
 def faults(budget: Budget, guard: str, rounds: Sequence[Quality]) -> Iterator[str]:
@@ -124,9 +126,9 @@ def faults(budget: Budget, guard: str, rounds: Sequence[Quality]) -> Iterator[st
             if guard != "hit_at_1":
                 yield f"{where}: nothing was measured"
         elif isinstance(bound, AtMost):
-            if value > bound.max:
+            if not value <= bound.max:
                 yield f"{where}: {value:.3g} is above the limit of {bound.max:g}{_MEANS.get(guard, '')}"
-        elif value < bound.min:
+        elif not value >= bound.min:
             yield f"{where}: {value:.3g} is below the least of {bound.min:g}"
 
 

@@ -9,7 +9,7 @@ import soundfile
 import soxr
 
 from firstsound import audio
-from firstsound.clock import NS_PER_S, AudioTime
+from firstsound.clock import NS_PER_S
 from firstsound.errors import FirstsoundError
 from firstsound.stages import SAMPLE_RATE_HZ, Float32Audio, Int16Audio
 
@@ -28,23 +28,13 @@ class Recording:
         right: Int16Audio = self.pcm[:, 1]
         return right
 
-    def first_sound_ns(self) -> int | None:
+    def first_sound_ns(self, begin: int) -> int | None:
         """When the first audible 10 ms of the answer begin, since the first sample; None where nothing is audible.
 
-        The windows are counted from the first sample that is not zero, as the answer itself begins there.
+        The windows are counted from sample `begin`, where the answer's first chunk was put on.
         """
-        answer = self.answer
-        sounding = np.flatnonzero(answer)
-        if not len(sounding):
-            return None
-        begin = int(sounding[0])
-        silence = audio.leading_silence_samples(audio.to_float32(answer[begin:]), self.rate_hz)
+        silence = audio.leading_silence_samples(audio.to_float32(self.answer[begin:]), self.rate_hz)
         return None if silence is None else (begin + silence) * NS_PER_S // self.rate_hz
-
-    def silence_ns(self, speech_end: AudioTime) -> int | None:
-        """The silence between the labelled end of the user's speech and the first audible sample of the answer."""
-        first_sound_ns = self.first_sound_ns()
-        return None if first_sound_ns is None else first_sound_ns - speech_end.ns
 
     def write(self, path: Path) -> None:
         """Write it as a FLAC file.
@@ -58,12 +48,6 @@ class Recording:
             path.write_bytes(file.getvalue())
         except OSError as e:
             raise FirstsoundError(f"{path}: the recording cannot be written: {e}") from e
-
-
-def read(path: Path) -> Recording:
-    """The recording of a FLAC file that was written here."""
-    pcm, rate_hz = soundfile.read(path, dtype="int16", always_2d=True)
-    return Recording(pcm, rate_hz)
 
 
 def record(user: Float32Audio, answer: Float32Audio, rate_hz: int) -> Recording:

@@ -2,6 +2,7 @@
 
 import io
 import os
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
@@ -84,8 +85,10 @@ def _sample_note(results: Results, mode: Mode) -> str:
         if n:
             note += f", p95 is rank {rank(95, n)}"
             note += ", the slowest turn" if n < FEW_SAMPLES else ""
+        prompts = Counter(turn.cache for turn in results.completed(mode, wiring))
+        note += "".join(f", {count} {cache}" for cache, count in sorted(prompts.items(), key=str))
         notes.append(note + (f", {failed} FAILED" if failed else ""))
-    return f"Profile {results.inputs.settings.profile}. Nearest rank; {'; '.join(notes)}."
+    return f"Profile {results.inputs.settings.profile}. Nearest rank; turns and their prompts: {'; '.join(notes)}."
 
 
 def _saved(results: Results, mode: Mode) -> list[str]:
@@ -136,8 +139,8 @@ def _memory(results: Results) -> list[str]:
     if (c := results.container) is not None:
         limit = "none" if c.limit_bytes is None else f"{c.limit_bytes / BYTES_PER_GIB:.1f} GiB"
         lines.append(
-            f"  container: {c.usage_bytes / _MIB:.0f} MiB in use, of which {c.file_bytes / _MIB:.0f} MiB file cache "
-            f"that can be reclaimed; its own limit: {limit}; OOM kills: {c.oom_kills}"
+            f"  container: {c.unreclaimable_bytes / _MIB:.0f} MiB in use and {c.file_bytes / _MIB:.0f} MiB of file "
+            f"cache that can be reclaimed; its own limit: {limit}"
         )
     return lines
 
@@ -173,12 +176,12 @@ def _heard(results: Results, wiring: Wiring, rounds: Sequence[Quality]) -> list[
     backlog = (
         f"p50 {nearest_rank(backlogs_ms, 50):.0f} ms, at most {max(backlogs_ms):.0f} ms"
         if backlogs_ms
-        else "NOT MEASURED"
+        else "not measured: it does not stream"
     )
     committed = sum(q.committed_words or 0 for q in rounds)
     changed = sum(q.changed_words or 0 for q in rounds)
     devices = (
-        f"  microphone: frames late by {_worst(q.frame_lateness_ms for q in rounds)} ms (p95 of the worst round); "
+        f"  microphone: frames late by {_worst(q.frame_lateness_ms for q in rounds)} ms (p95 of the worst turn); "
         f"loudspeaker: {sum(q.underruns or 0 for q in rounds)} underruns, largest step at a joint "
         f"{_worst(q.joint_jump for q in rounds)} of full scale"
     )
@@ -304,12 +307,22 @@ _MODE_TITLES: dict[Mode, str] = {"stepped": "stepped", "live": "live, off the re
 
 def _story(results: Results, mode: Mode) -> list[str]:
     return [
+        *_too_busy(results, mode),
         _sample_note(results, mode),
         *_saved(results, mode),
         *_quality(results, mode),
         *_waterfalls(results, mode),
         _shorten(results, mode),
     ]
+
+
+def _too_busy(results: Results, mode: Mode) -> list[str]:
+    """A warning above all figures of a mode that was not fed in time."""
+    most_ms = results.inputs.budget.guards.frame_lateness_ms.max
+    rounds = [q for q in results.quality if q.mode == mode and q.frame_lateness_ms is not None]
+    late = [f"{q.wiring} round {q.round}" for q in rounds if not (q.frame_lateness_ms or 0) <= most_ms]
+    told = f"TOO BUSY: frames came more than {most_ms:g} ms late in {', '.join(late)}: these are no figures"
+    return [told] if late else []
 
 
 def _epilogue(results: Results) -> list[str]:

@@ -1,5 +1,8 @@
 """A whole run: for each mode a warm-up and the measured rounds, every wiring on every query, interleaved."""
 
+import sys
+import threading
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -8,12 +11,17 @@ from typing import TextIO
 
 from firstsound import live, stepped
 from firstsound.clock import NS_PER_S, Clock
+from firstsound.draft import Draft
+from firstsound.errors import FirstsoundError
 from firstsound.manifest import Clip
 from firstsound.memory import MemoryMonitor
 from firstsound.recording import Recording
 from firstsound.stages import SAMPLE_RATE_HZ, Stack
 from firstsound.turn import MODES, WARM_UP_ROUND, WIRINGS_OF, Mode, Turn, Wiring
 from firstsound.turnfile import to_json
+
+TURN_TIMEOUT_S = 300.0
+"""Longer than any turn: the recognizer takes 30 s of speech, and every other wait has a time-out of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +48,8 @@ class Progress:
 def schedule(clips: Sequence[Clip], wirings: Sequence[Wiring], rounds: Mapping[Mode, int]) -> Iterator[Step]:
     """The steps of a run in their order: for each mode the warm-up, then its rounds, the wirings taking turns.
 
-    Each wiring goes through the clips from another place, so that (from three clips on) no prompt follows its own
-    like and finds it cached.
+    Each wiring goes through the clips from another place, so that no prompt follows its own like and finds it cached,
+    as long as there are more clips than wirings.
     """
     for mode in MODES:
         if not rounds.get(mode, 0):
@@ -49,10 +57,10 @@ def schedule(clips: Sequence[Clip], wirings: Sequence[Wiring], rounds: Mapping[M
         joined = [wiring for wiring in wirings if wiring in WIRINGS_OF[mode]]
         for round_ in range(WARM_UP_ROUND, rounds[mode]):
             # Live turns take the time that speaking takes; one of each wiring warms up what there is to warm up.
-            heard = clips[:1] if mode == "live" and round_ == WARM_UP_ROUND else clips
-            for i in range(len(heard)):
+            first = len(clips) - 1 if mode == "live" and round_ == WARM_UP_ROUND else 0
+            for i in range(first, len(clips)):
                 for w, wiring in enumerate(joined):
-                    yield Step(mode, round_, wiring, heard[(i - w * len(heard) // len(joined)) % len(heard)])
+                    yield Step(mode, round_, wiring, clips[(i - w * len(clips) // len(joined)) % len(clips)])
 
 
 def execute(
@@ -71,16 +79,61 @@ def execute(
         tell(Progress(step, done, len(steps), _left_s(took_ns, steps[done:]) if done else None))
         start_ns = clock.now_ns()
         monitor.tag = (step.mode, step.clip.query, step.round)
-        if step.mode == "live":
-            file = recordings / recording_name(step.clip.query, step.wiring, step.round)
-            turn = live.run_turn(stack, step.clip, step.round, step.wiring, clock, partial(Recording.write, path=file))
-        else:
-            turn = stepped.run_turn(stack, step.clip, step.round, step.wiring, clock)
+        turn = _in_time(step, partial(_run_turn, stack, step, clock, recordings))
         turns.append(turn)
         turns_file.write(to_json(turn) + "\n")
         turns_file.flush()
+        _nothing_goes_on_after(turn)
         took_ns.setdefault(step.mode, []).append(clock.now_ns() - start_ns)
     return turns
+
+
+def _run_turn(stack: Stack, step: Step, clock: Clock, recordings: Path) -> Turn:
+    if step.mode == "stepped":
+        return stepped.run_turn(stack, step.clip, step.round, step.wiring, clock)
+    file = recordings / recording_name(step.clip.query, step.wiring, step.round)
+    return live.run_turn(stack, step.clip, step.round, step.wiring, clock, partial(Recording.write, path=file))
+
+
+def _in_time(step: Step, run_turn: Callable[[], Turn]) -> Turn:
+    """The turn, or one that says where it hangs: a stage in this process cannot be stopped, only left."""
+    outcome: list[Turn | Exception] = []
+
+    def run() -> None:
+        try:
+            outcome.append(run_turn())
+        except Exception as e:  # noqa: BLE001 - raised in the thread that waits
+            outcome.append(e)
+
+    thread = threading.Thread(target=run, name="firstsound-turn", daemon=True)
+    thread.start()
+    thread.join(TURN_TIMEOUT_S)
+    match outcome:
+        case [Turn() as turn]:
+            return turn
+        case [Exception() as e]:
+            raise e
+    frame = sys._current_frames().get(thread.ident or 0)  # noqa: SLF001 - documented, whatever its name
+    where = traceback.extract_stack(frame)[-1] if frame else "its end"
+    return Draft(step.clip, step.round, step.wiring, step.mode).freeze(
+        f"not over after {TURN_TIMEOUT_S:.0f} s: it hangs in {where}"
+    )
+
+
+def _nothing_goes_on_after(turn: Turn) -> None:
+    """Make sure that no thread of a turn is left, which would take its share of every turn that follows.
+
+    Raises:
+        FirstsoundError: one is.
+    """
+    # The microphone ends with its next frame, and takes nothing until then.
+    ours = {"firstsound-memory", "firstsound-microphone"}
+    left = {t.name for t in threading.enumerate() if t.name.startswith("firstsound-")} - ours
+    if left:
+        raise FirstsoundError(
+            f"{turn.name}: {', '.join(sorted(left))} still works, and what follows would be measured beside it; "
+            f"the turn ended with: {turn.error}"
+        )
 
 
 def _left_s(took_ns: Mapping[Mode, Sequence[int]], steps: Sequence[Step]) -> float:

@@ -59,7 +59,11 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class AudioChunk:
-    """A piece of the answer's sound: mono float32 samples, shape (n,), full scale at ±1."""
+    """A piece of the answer's sound: mono float32 samples, shape (n,), full scale at ±1. It keeps a copy of its own.
+
+    Raises:
+        ValueError: the samples are of another type or shape, or not finite, or the rate is not positive.
+    """
 
     samples: Float32Audio
     rate_hz: int
@@ -67,6 +71,10 @@ class AudioChunk:
     def __post_init__(self) -> None:
         if self.samples.dtype != np.float32 or self.samples.ndim != 1:
             raise ValueError(f"a chunk is 1-d float32, not {self.samples.ndim}-d {self.samples.dtype}")
+        if not np.isfinite(self.samples).all():
+            raise ValueError("a chunk holds samples that are not finite numbers")
+        # A synthesizer may use its buffer again while this is being played.
+        object.__setattr__(self, "samples", self.samples.copy())
         if self.rate_hz <= 0:
             raise ValueError(f"a chunk's rate must be positive, not {self.rate_hz} Hz")
 

@@ -1,10 +1,13 @@
 """Stepped turns: the clip is fed as fast as possible up to the endpoint, then the wall clock runs."""
 
+import numpy as np
+
 from firstsound import audio, wiring
 from firstsound.attempt import Attempt
 from firstsound.clock import Clock
-from firstsound.draft import PRE_ROLL_SAMPLES, Draft
+from firstsound.draft import Draft
 from firstsound.errors import StageError, in_stage
+from firstsound.hearing import Hearing
 from firstsound.manifest import Clip
 from firstsound.stages import Float32Audio, Heard, Stack
 from firstsound.turn import Turn, Wiring
@@ -32,18 +35,17 @@ def run_turn(stack: Stack, clip: Clip, round_: int, kind: Wiring, clock: Clock) 
 
 def _listen(stack: Stack, draft: Draft) -> Float32Audio:
     """Feed the clip frame by frame until the endpoint; return what the user said up to there."""
-    samples = draft.clip.samples
     with in_stage("endpointer"):
-        pcm = audio.to_int16(samples)
+        pcm = audio.to_int16(draft.clip.samples)
         endpointer = stack.new_endpointer()
+        hearing = Hearing(endpointer)
+        utterance: list[Float32Audio] = []
         size = endpointer.frame_samples
-        begin: int | None = None
         # The last frame is dropped if it is partial: a detector takes whole frames only.
         for start in range(0, len(pcm) - size + 1, size):
-            heard = endpointer.hear(pcm[start : start + size])
-            if heard is Heard.SPEECH and begin is None:
-                begin = max(0, start - PRE_ROLL_SAMPLES)
+            heard, pieces = hearing.hear(pcm[start : start + size])
+            utterance += [samples for samples, _ in pieces]
             if heard is Heard.ENDPOINT:
-                draft.set_endpoint(start + size, 0, spoken=begin is not None)
-                return samples[begin : start + size]
+                draft.set_endpoint(hearing.samples, 0, spoken=hearing.spoken)
+                return np.concatenate(utterance)
         raise draft.without_endpoint(len(pcm))

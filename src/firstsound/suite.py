@@ -1,8 +1,9 @@
 """Everything between the command line and the verdicts: load the inputs, run the stack, hold the results."""
 
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -88,7 +89,9 @@ class Results:
     lost_pids: Sequence[int]
     container: memory.ContainerMemory | None
     facts: Mapping[str, Any]
-    quality: Sequence[Quality] = field(default=())
+    quality: Sequence[Quality] = ()
+    problems: Sequence[str] = ()
+    """What fails the run beside its lines and guards."""
 
     def measured(self, mode: Mode, wiring: str) -> list[Turn]:
         """The turns of one mode and wiring, without the warm-up."""
@@ -99,8 +102,8 @@ class Results:
         return [turn for turn in self.measured(mode, wiring) if turn.error is None]
 
     def failures(self, mode: Mode, wiring: str) -> list[Turn]:
-        """The measured turns of one mode and wiring that failed."""
-        return [turn for turn in self.measured(mode, wiring) if turn.error is not None]
+        """The turns of one mode and wiring that failed, those of the warm-up too: what follows one is not warm."""
+        return [t for t in self.turns if (t.mode, t.wiring) == (mode, wiring) and t.error is not None]
 
     def memory_of(self, mode: Mode) -> list[memory.MemorySample]:
         """The memory samples taken while one mode ran; what was sampled before the first turn counts to the first."""
@@ -178,19 +181,30 @@ def execute(inputs: Inputs, clock: Clock, folder: Path, tell: Callable[[run.Prog
     """
     bounds = limits.read_limits()
     throttled_before = limits.throttled()
-    builder = find_builder(inputs.settings.stack)
     steps = list(run.schedule(inputs.clips, inputs.wirings, inputs.settings.rounds))
     try:
         recordings = folder / "recordings"
         (recordings if "live" in inputs.modes else folder).mkdir(parents=True, exist_ok=True)
+        _clear(folder)
         turns_file = (folder / "turns.jsonl").open("w", encoding="utf-8")
     except OSError as e:
         raise FirstsoundError(f"{folder}: results cannot be written there: {e}") from e
-    with turns_file, builder(Setup(inputs.passages, bounds.threads)) as stack:
-        with memory.MemoryMonitor(clock, stack.pids, MEMORY_INTERVAL_S) as monitor:
-            turns = run.execute(stack, steps, clock, monitor, turns_file, recordings, tell)
-        pools = limits.check_pools(bounds.threads)
-        facts = _facts(inputs, stack, bounds, pools)
+    kills_before = _oom_kills()
+    problems: list[str] = []
+    facts: dict[str, Any] = {}
+    try:
+        with turns_file, _started(inputs, bounds) as stack:
+            with memory.MemoryMonitor(clock, stack.pids, MEMORY_INTERVAL_S) as monitor:
+                turns = run.execute(stack, steps, clock, monitor, turns_file, recordings, tell)
+            facts = _facts(inputs, stack, bounds)
+            problems += limits.oversized(facts["pools"], bounds.threads)
+    except Exception as e:
+        # What was measured is whole by now; only the stack did not stop as it should.
+        if not facts:
+            raise
+        problems.append(f"the stack could not be stopped: {type(e).__name__}: {e}")
+    if (kills := _oom_kills() - kills_before) > 0:
+        problems.append(f"the kernel killed {kills} processes of this container for want of memory during the run")
     throttled_after = limits.throttled()
     if throttled_before is not None and throttled_after is not None:
         facts["throttled"] = asdict(throttled_after - throttled_before)
@@ -210,10 +224,46 @@ def execute(inputs: Inputs, clock: Clock, folder: Path, tell: Callable[[run.Prog
         memory.container_memory(),
         facts,
         quality,
+        problems,
     )
     if "live" in inputs.modes:
         _keep_the_telling(results, recordings)
     return results
+
+
+@contextmanager
+def _started(inputs: Inputs, bounds: limits.Limits) -> Iterator[Stack]:
+    """The stack, until it is stopped on leaving.
+
+    Raises:
+        FirstsoundError: the builder cannot be found, or brings no stack.
+    """
+    name = inputs.settings.stack
+    starting: object = find_builder(name)(Setup(inputs.passages, bounds.threads))
+    if not isinstance(starting, AbstractContextManager):
+        raise FirstsoundError(
+            f"--stack {name}: must return a context manager that yields a Stack, not {type(starting).__name__}; is "
+            "@contextmanager missing?"
+        )
+    with starting as stack:
+        if not isinstance(stack, Stack):
+            raise FirstsoundError(f"--stack {name}: yields {type(stack).__name__}, not a Stack")
+        yield stack
+
+
+def _clear(folder: Path) -> None:
+    """Delete what an earlier run has written: it must not pass for this one's if this one breaks off."""
+    conditions = [(mode, wiring) for mode in MODES for wiring in WIRINGS_OF[mode]]
+    patterns = [f"traces/*-{mode}-{wiring}.json" for mode, wiring in conditions]
+    patterns += [f"recordings/*-{wiring}-*.flac" for mode, wiring in conditions if mode == "live"]
+    for pattern in (*patterns, "summary.md", "turns.jsonl"):
+        for old in folder.glob(pattern):
+            old.unlink()
+
+
+def _oom_kills() -> int:
+    container = memory.container_memory()
+    return 0 if container is None else container.oom_kills or 0
 
 
 def telling(results: Results, mode: Mode, wiring: str) -> dict[str, Turn]:
@@ -246,7 +296,7 @@ def _write_traces(turns: Sequence[Turn], folder: Path) -> None:
         (folder / f"{query}-{mode}-{wiring}.json").write_text(text, encoding="utf-8")
 
 
-def _facts(inputs: Inputs, stack: Stack, bounds: limits.Limits, pools: Sequence[Any]) -> dict[str, Any]:
+def _facts(inputs: Inputs, stack: Stack, bounds: limits.Limits) -> dict[str, Any]:
     """What the figures were measured on and with, ready for JSON."""
     return {
         "stack": stack.name,
@@ -258,7 +308,7 @@ def _facts(inputs: Inputs, stack: Stack, bounds: limits.Limits, pools: Sequence[
         "threads": bounds.threads,
         "memory_limit_bytes": bounds.memory_limit_bytes,
         "cgroup_version": bounds.cgroup_version,
-        "pools": list(pools),
+        "pools": limits.pools(),
         "stack_facts": dict(stack.facts),
         "versions": {name: version(name) for name in ("firstsound", "numpy", "pytest-benchmark")},
         "clips": {clip.query: clip.sha256 for clip in inputs.clips},
@@ -344,7 +394,7 @@ def faults(results: Results, line: Line) -> list[str]:
         failed = results.failures(line.mode, line.wiring)
         if failed:
             told = "\n".join(f"  {turn.name}: {turn.error}" for turn in failed)
-            found.append(f"{line}: {len(failed)} of {wanted} turns failed:\n{told}")
+            found.append(f"{line}: {len(failed)} turns failed:\n{told}")
         measured = len(results.measured(line.mode, line.wiring))
         if measured < wanted:
             found.append(f"{line}: {measured} turns were run, {wanted} were asked for")

@@ -6,11 +6,11 @@ the older trace viewer open it.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from firstsound.clock import NS_PER_US, AudioTime, WallTime, since_first_sample_ns
-from firstsound.turn import WARM_UP_ROUND, Turn
+from firstsound.turn import WARM_UP_ROUND, Turn, marks_ns
 
 EXACT_BELOW_NS = 10**15
 """Up to here (eleven days) nanoseconds survive as a JSON number of microseconds, without an exponent."""
@@ -107,7 +107,7 @@ def dumps(trace: dict[str, Any]) -> str:
 
 
 def _events(turn: Turn) -> list[_Event]:
-    marks = _own_ns(turn)
+    marks = marks_ns(turn.audio) | marks_ns(turn.wall)
     at = _axis_ns(turn)
     said = _said(turn)
     events = []
@@ -159,20 +159,14 @@ def _on_axis_ns(endpoint: AudioTime, moment: WallTime) -> int:
     return max(0, since_first_sample_ns(endpoint, moment))
 
 
-def _own_ns(turn: Turn) -> dict[str, int]:
-    """The marks that were reached, each on its own clock."""
-    marks = [(f.name, getattr(half, f.name)) for half in (turn.audio, turn.wall) for f in fields(half)]
-    return {name: mark.ns for name, mark in marks if mark is not None}
-
-
 def _axis_ns(turn: Turn) -> dict[str, int]:
     """The marks that were reached and the clip's first sample, all on the trace's axis."""
     at = {_START: 0, "speech_end": turn.audio.speech_end.ns}
     endpoint = turn.audio.endpoint
     if endpoint is not None:
         at["endpoint"] = endpoint.ns
-        wall = {f.name: getattr(turn.wall, f.name) for f in fields(turn.wall)}
-        at |= {name: since_first_sample_ns(endpoint, mark) for name, mark in wall.items() if mark is not None}
+        wall = marks_ns(turn.wall)
+        at |= {name: since_first_sample_ns(endpoint, WallTime(ns)) for name, ns in wall.items() if ns is not None}
     last = max(at, key=at.__getitem__)
     if at[last] >= EXACT_BELOW_NS:
         raise ValueError(

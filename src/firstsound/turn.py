@@ -81,7 +81,7 @@ class Live:
     frame_lateness_ns: tuple[int, ...] = ()
     """How late after its last sample the microphone delivered each frame."""
     backlog_ns: int | None = None
-    """How much audio the recognizer had not yet worked off at the endpoint."""
+    """How much audio a streaming recognizer had not yet worked off at the endpoint; None where it does not stream."""
     partials: tuple[Partial, ...] = ()
     played: tuple[Span, ...] = ()
     """When each chunk of the answer was on the loudspeaker."""
@@ -160,7 +160,7 @@ class Turn:
             live = self.live or Live()
             missing += [
                 name
-                for name in ("timed_first_sound", "frame_lateness_ns", "backlog_ns", "played", "joint_jump")
+                for name in ("timed_first_sound", "frame_lateness_ns", "played", "joint_jump")
                 if getattr(live, name) in {None, ()}
             ]
         if missing:
@@ -218,6 +218,8 @@ def perceived_of_ns(turn: Turn) -> int:
 def first_sound_parts_ns(turn: Turn) -> dict[str, int]:
     """What `first_sound` is made of, in nanoseconds: waiting for a fragment, its synthesis, its leading silence.
 
+    In a live turn there is a fourth part, what was lost where no mark looks: its closure.
+
     Raises:
         ValueError: a mark that a part needs was not reached.
     """
@@ -225,11 +227,13 @@ def first_sound_parts_ns(turn: Turn) -> dict[str, int]:
     first_fragment = _reached(turn.wall.first_fragment, "first_fragment", turn)
     first_chunk = _reached(turn.wall.first_chunk, "first_chunk", turn)
     first_sound = _reached(turn.wall.first_sound, "first_sound", turn)
-    return {
+    lost_ns = 0 if turn.live is None else closure_ns(turn)
+    parts = {
         "fragment": first_fragment - first_token,
         "synthesis": first_chunk - first_fragment,
-        "lead_in": first_sound - first_chunk,
+        "lead_in": first_sound - first_chunk - lost_ns,
     }
+    return parts if turn.live is None else parts | {"lost": lost_ns}
 
 
 def closure_ns(turn: Turn) -> int:

@@ -7,7 +7,7 @@ from queue import SimpleQueue
 
 from firstsound import prompt
 from firstsound.attempt import Attempt
-from firstsound.clock import Clock, Deadline
+from firstsound.clock import Clock
 from firstsound.errors import StageError, in_stage
 from firstsound.fragment import fragments
 from firstsound.stages import Delta, Finish, Prompt, Stack
@@ -126,8 +126,7 @@ def _overlapped(stack: Stack, attempt: Attempt, pieces: Iterator[str], clock: Cl
             queue.put(text)
     finally:
         queue.put(None)
-        deadline = Deadline(clock, SYNTHESIS_TIMEOUT_S)
-        speaker.join(deadline.remaining_s())
+        speaker.join(SYNTHESIS_TIMEOUT_S)
     if failure:
         raise failure[0]
     if speaker.is_alive():

@@ -15,13 +15,14 @@ READ: dict[str, Callable[[Turn], int]] = {
     "final": lambda turn: stages_ns(turn)["final"],
     "retrieval": lambda turn: stages_ns(turn)["retrieval"],
     "first_token": lambda turn: stages_ns(turn)["first_token"],
+    "fragment": lambda turn: first_sound_parts_ns(turn)["fragment"],
     "synthesis": lambda turn: first_sound_parts_ns(turn)["synthesis"],
 }
 
 
 def added_ms(kind: Wiring) -> float:
     """What the stages took in one turn over fakes, less what the fakes really slept."""
-    delays = {name: Delay(5) for name in READ}
+    delays = {name: Delay(5) for name in READ if name != "fragment"}
     stack = samples.stack(
         recognizer=FakeRecognizer(samples.TEXT, delays["final"]),
         retriever=FakeRetriever(samples.PASSAGES, delays["retrieval"]),
@@ -29,7 +30,8 @@ def added_ms(kind: Wiring) -> float:
         synthesizer=FakeSynthesizer(delays["synthesis"]),
     )
     turn = run_turn(stack, samples.clip(), 0, kind, MonotonicClock())
-    return sum(read(turn) - delays[name].slept_ns[0] for name, read in READ.items()) / NS_PER_MS
+    slept_ns = sum(delay.slept_ns[0] for delay in delays.values())
+    return (sum(read(turn) for read in READ.values()) - slept_ns) / NS_PER_MS
 
 
 @pytest.mark.parametrize("kind", WIRINGS_OF["stepped"])

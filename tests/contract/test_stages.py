@@ -13,8 +13,10 @@ import samples
 
 from firstsound import corpus, limits, manifest, prompt, text
 from firstsound.adapters import llama_server, local
+from firstsound.audio import to_int16
 from firstsound.clock import AudioTime, MonotonicClock
 from firstsound.errors import StageError
+from firstsound.hearing import Hearing
 from firstsound.manifest import Clip
 from firstsound.stages import AudioChunk, Delta, Finish, Float32Audio, Heard, Passage, Setup, Stack
 from firstsound.stepped import run_turn
@@ -42,8 +44,6 @@ def clips() -> list[Clip]:
 
 
 def endpoint_of(stack: Stack, clip: Clip) -> int | None:
-    from firstsound.audio import to_int16
-
     endpointer, pcm = stack.new_endpointer(), to_int16(clip.samples)
     size = endpointer.frame_samples
     for start in range(0, len(pcm) - size + 1, size):
@@ -73,34 +73,47 @@ def test_a_recognizer_hears_words_in_speech_and_none_in_silence(stack: Stack, cl
     assert stack.recognizer.transcribe(np.zeros(16_000, dtype=np.float32)) == ""
 
 
-def transcribed(stack: Stack, samples: Float32Audio) -> tuple[list[str], str]:
-    """Partials and final transcript of speech that is heard frame by frame."""
+def utterance(stack: Stack, samples: Float32Audio) -> list[tuple[Float32Audio, bool]]:
+    """What reaches the recognizer of a clip, piece by piece, up to the endpoint."""
+    hearing, size = Hearing(stack.new_endpointer()), 320
+    pieces = []
+    for start in range(0, len(samples) - size + 1, size):
+        heard, more = hearing.hear(to_int16(samples[start : start + size]))
+        pieces += more
+        if heard is Heard.ENDPOINT:
+            break
+    return pieces
+
+
+def transcribed(stack: Stack, pieces: list[tuple[Float32Audio, bool]]) -> tuple[list[str], str]:
+    """Partials and final transcript of what is heard piece by piece."""
     assert stack.new_transcription is not None
     transcription = stack.new_transcription()
-    frames = [samples[i : i + 320] for i in range(0, len(samples), 320)]
-    said = [transcription.hear(frame, speech=bool(np.abs(frame).max() > 0.01)) for frame in frames]
-    return [text for text in said if text is not None], transcription.finish()
+    said = [transcription.hear(samples, speech=speech) for samples, speech in pieces]
+    return [heard for heard in said if heard is not None], transcription.finish()
 
 
 def test_a_transcription_gives_partials_while_it_hears_and_a_final_one_and_forgets(
     stack: Stack, clips: list[Clip]
 ) -> None:
-    partials, final = transcribed(stack, clips[0].samples)
+    heard = utterance(stack, clips[0].samples)
+    partials, final = transcribed(stack, heard)
     assert final
     assert partials
-    assert transcribed(stack, np.zeros(16_000, dtype=np.float32)) == ([], "")
-    assert transcribed(stack, clips[0].samples) == (partials, final)
+    assert transcribed(stack, [(np.zeros(16_000, dtype=np.float32), False)]) == ([], "")
+    assert transcribed(stack, heard) == (partials, final)
 
 
 @real
 def test_streaming_understands_as_well_as_hearing_all_at_once(local_stack: Stack, clips: list[Clip]) -> None:
-    def error_rate(texts: list[str]) -> float:
-        rate: float = jiwer.wer([text.words(clip.text) for clip in clips], [text.words(heard) for heard in texts])
+    def error_rate(heard: list[str]) -> float:
+        rate: float = jiwer.wer([text.words(clip.text) for clip in clips], [text.words(said) for said in heard])
         return rate
 
-    heard = [clip.samples[: endpoint_of(local_stack, clip)] for clip in clips]
-    streamed = error_rate([transcribed(local_stack, samples)[1] for samples in heard])
-    assert streamed <= error_rate([local_stack.recognizer.transcribe(samples) for samples in heard]) + 0.02
+    spoken = [utterance(local_stack, clip.samples) for clip in clips]
+    whole = [np.concatenate([samples for samples, _ in pieces]) for pieces in spoken]
+    streamed = error_rate([transcribed(local_stack, pieces)[1] for pieces in spoken])
+    assert streamed <= error_rate([local_stack.recognizer.transcribe(samples) for samples in whole]) + 0.02
 
 
 def test_a_retriever_gives_at_most_k_best_first_and_nothing_for_strange_words(stack: Stack) -> None:

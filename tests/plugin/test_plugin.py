@@ -4,11 +4,13 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import samples
+import soundfile
 
 import firstsound.report  # noqa: F401 - loaded here once: pytester forgets what its runs import
-from firstsound import loudspeaker, recording
+from firstsound import loudspeaker
 from firstsound.turn import WIRINGS, perceived_of_ns
 from firstsound.turnfile import from_json
 
@@ -140,9 +142,7 @@ def test_a_failed_turn_fails_every_line_of_its_wiring_and_is_told(project: pytes
     project.makepyfile(mystack=stack)
     result = run(project)
     assert result.ret == 1
-    result.stdout.fnmatch_lines(
-        ["*1 of 8 turns failed:*", "*synthesizer: no sound for*", "*FAILED q?, round *no sound*"]
-    )
+    result.stdout.fnmatch_lines(["*1 turns failed:*", "*synthesizer: no sound for*", "*FAILED q?, round *no sound*"])
     turns = [from_json(line) for line in (project.path / "out/turns.jsonl").read_text().splitlines()]
     assert sum(turn.error is not None for turn in turns) == 1
 
@@ -227,7 +227,7 @@ def test_live_turns_are_lines_of_their_own_and_their_recordings_are_kept(project
             "*live, off the recordings, in ms*",
             "*closure *10 / 25*within*within*within*",
             "*microphone: frames late by*loudspeaker: 0 underruns*",
-            "*recognizer: backlog at the endpoint p50 0 ms*0 of 0 committed words changed*",
+            "*recognizer: backlog at the endpoint not measured: it does not stream; 0 of 0 committed words*",
         ]
     )
     out = project.path / "out"
@@ -241,8 +241,9 @@ def test_live_turns_are_lines_of_their_own_and_their_recordings_are_kept(project
         named = [t for t in turns if f"{t.query}-{t.wiring}-{t.round}.flac" in kept and t.wiring == wiring]
         assert sorted(perceived_of_ns(t) for t in named) == [measured[1], measured[3]]
         for turn in named:
-            taken = recording.read(out / "recordings" / f"{turn.query}-{wiring}-0.flac")
-            assert taken.silence_ns(turn.audio.speech_end) == perceived_of_ns(turn)
+            pcm, rate_hz = soundfile.read(out / "recordings" / f"{turn.query}-{wiring}-0.flac", dtype="int16")
+            onset_ns = int(np.flatnonzero(np.abs(pcm[:, 1]) > 100)[0]) * 10**9 // rate_hz
+            assert onset_ns - turn.audio.speech_end.ns == pytest.approx(perceived_of_ns(turn), abs=10**6)
     assert {path.name for path in (out / "traces").iterdir()} == {
         f"q{i}-live-{wiring}.json" for i in range(4) for wiring in WIRINGS
     }
@@ -277,7 +278,7 @@ def test_a_wiring_of_which_every_turn_failed_is_one_message_a_line(project: pyte
     result = run(project)
     assert result.ret == 1
     result.assert_outcomes(passed=7, failed=14)
-    result.stdout.fnmatch_lines(["final, stepped overlapped: 8 of 8 turns failed:", "*nothing was measured"])
+    result.stdout.fnmatch_lines(["final, stepped overlapped: 12 turns failed:", "*nothing was measured"])
 
 
 def test_both_modes_are_told_side_by_side(project: pytest.Pytester) -> None:

@@ -55,7 +55,8 @@ def test_the_stages_add_up_to_the_perceived_silence_with_no_residue(turn: Turn) 
 def test_the_parts_of_first_sound_add_up_to_it(turn: Turn) -> None:
     parts = first_sound_parts_ns(turn)
     assert sum(parts.values()) == stages_ns(turn)["first_sound"]
-    assert min(parts.values()) >= 0
+    # What the recording says may also be earlier than what the marks expected.
+    assert all(ns >= 0 for name, ns in parts.items() if turn.live is None or name in {"fragment", "synthesis"})
 
 
 @given(failed_turns())

@@ -25,8 +25,11 @@ def event(text: str | None, finish: str = "null") -> bytes:
     return f'data: {{"choices": [{{"delta": {delta}, "finish_reason": {finish}}}]}}\n\n'.encode()
 
 
+REUSED = "Llama.generate: 40 prefix-match hit, remaining 9 prompt tokens to eval\n"
+
+
 @contextmanager
-def serving(tmp_path: Path, *said: bytes | float) -> Iterator[LlamaServer]:
+def serving(tmp_path: Path, *said: bytes | float, logs: str = REUSED) -> Iterator[LlamaServer]:
     """A server that answers one request with these bytes, sleeping where a number of seconds stands."""
     listener = socket.create_server(("127.0.0.1", 0))
 
@@ -34,6 +37,7 @@ def serving(tmp_path: Path, *said: bytes | float) -> Iterator[LlamaServer]:
         # The client may hang up first.
         with suppress(OSError), listener.accept()[0] as connection:
             connection.recv(65_536)
+            log.write_text(logs)
             for what in said:
                 if isinstance(what, bytes):
                     connection.sendall(what)
@@ -44,9 +48,9 @@ def serving(tmp_path: Path, *said: bytes | float) -> Iterator[LlamaServer]:
             while connection.recv(65_536):
                 pass
 
-    threading.Thread(target=serve, daemon=True).start()
     log = tmp_path / "server.log"
-    log.write_text("Llama.generate: 40 prefix-match hit, remaining 9 prompt tokens to eval\n")
+    log.touch()
+    threading.Thread(target=serve, daemon=True).start()
     process = SimpleNamespace(pid=1, wait=lambda timeout: 0 if timeout is None else -9)
     server = LlamaServer(f"http://127.0.0.1:{listener.getsockname()[1]}", "key", process, log)  # type: ignore[arg-type]
     yield server
@@ -66,7 +70,7 @@ def test_comments_roles_and_blanks_pass_through_in_order(tmp_path: Path) -> None
         b"data: [DONE]\n\n",
     )
     with serving(tmp_path, *said) as server:
-        assert list(server.reply(PROMPT)) == [Delta("\n"), Delta("Hi"), Finish("stop", 1, 0)]
+        assert list(server.reply(PROMPT)) == [Delta("\n"), Delta("Hi"), Finish("stop", 49, 40)]
 
 
 def test_an_event_arrives_when_it_is_sent_not_with_the_next(tmp_path: Path) -> None:
@@ -128,19 +132,23 @@ def test_a_dead_server_is_told_with_its_signal(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("said", "tokens"),
     [
-        ("Llama.generate: 40 prefix-match hit, remaining 9 prompt tokens to eval\n", (49, 40)),
+        (REUSED, (49, 40)),
+        ("Llama.generate: 1 prefix-match hit, remaining 8 prompt tokens to eval\n" + REUSED, (49, 40)),
         ("Llama.generate: full prompt already cached, skipping reset\n", (1, 1)),
         ("llama_perf_context_print: prompt eval time =      99.00 ms /    57 tokens (1 ms per token)\n", (57, 0)),
-        ("", (1, 0)),
     ],
 )
 def test_the_servers_log_says_how_much_was_reused(tmp_path: Path, said: str, tokens: tuple[int, int]) -> None:
-    with serving(tmp_path, OK, event("Hi", '"stop"')) as server:
-        replies = server.reply(PROMPT)
-        next(replies)
-        with server._log.open("a") as log:  # noqa: SLF001
-            log.write(said)
-        assert list(replies) == [Finish("stop", *tokens)]
+    with serving(tmp_path, OK, event("Hi", '"stop"'), logs=said) as server:
+        assert list(server.reply(PROMPT)) == [Delta("Hi"), Finish("stop", *tokens)]
+
+
+def test_a_log_that_does_not_say_what_was_cached_is_an_error_and_not_a_cold_prompt(tmp_path: Path) -> None:
+    with (
+        serving(tmp_path, OK, event("Hi", '"stop"'), logs="") as server,
+        pytest.raises(StageError, match="log does not say how much of the prompt was cached"),
+    ):
+        list(server.reply(PROMPT))
 
 
 def test_a_model_that_is_none_is_told_with_the_servers_last_words(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_the_table_holds_the_percentiles_of_both_wirings() -> None:
     text = told(results(GOOD))
     # 931 ms and 0, 10, 20, 30 more; of four, p50 is the second and p95 the fourth.
     assert row(text, "perceived") == "perceived both 1950 1531.0 1531.0 419.0 within 941.0 961.0 989.0 within"
-    assert "serial: n=4, p95 is rank 4, the slowest turn; overlapped: n=4" in text
+    assert "serial: n=4, p95 is rank 4, the slowest turn, 4 prefix; overlapped: n=4" in text
     assert "overlapped saves 590 ms of 1531 ms at the median; after the endpoint 941 ms become 351 ms, 2.7 t" in text
 
 
@@ -111,7 +111,7 @@ def test_what_is_within_and_over_and_only_reported_is_said_and_what_to_shorten()
 def test_failed_turns_are_told_and_counted() -> None:
     lost = replace(GOOD[-1], wall=WallMarks(), error="llm: gone")
     text = told(results([*GOOD[:-1], lost]))
-    assert "overlapped: n=3, p95 is rank 3, the slowest turn, 1 FAILED" in text
+    assert "overlapped: n=3, p95 is rank 3, the slowest turn, 3 prefix, 1 FAILED" in text
     assert "FAILED q3, round 0, stepped overlapped: llm: gone" in text
     nothing = [replace(t, wall=WallMarks(), error="llm: gone") for t in GOOD]
     text = told(results(nothing))
@@ -125,7 +125,7 @@ def test_live_turns_have_a_table_of_their_own_and_both_modes_stand_side_by_side(
     assert "the silence before the answer, stepped, in ms" in text
     assert "the silence before the answer, live, off the recordings, in ms" in text
     assert row(text, "closure") == "closure both 10 / 25" + " 2.0 2.0 8.0 within" * 3
-    assert "frames late by 1 ms (p95 of the worst round); loudspeaker: 0 underruns" in text
+    assert "frames late by 1 ms (p95 of the worst turn); loudspeaker: 0 underruns" in text
     assert "perceived 941 -> 1031 (+10 %)" in text
     assert "memory, live: p50 500 MiB" in text
     assert "speculation: 4 of 12 attempts discarded; wasted: 28 tokens, 1.0 s of CPU" in text

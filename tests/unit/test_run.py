@@ -1,13 +1,20 @@
 import io
+import threading
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import samples
 
+from firstsound import run, wiring
+from firstsound.adapters.fake import FakeRetriever, FakeSynthesizer
 from firstsound.clock import MonotonicClock
+from firstsound.errors import FirstsoundError
 from firstsound.memory import MemoryMonitor
 from firstsound.run import Progress, Step, execute, schedule
+from firstsound.stages import AudioChunk, Passage
+from firstsound.turn import MODES, WIRINGS, Mode, Turn, Wiring
 from firstsound.turnfile import from_json
 
 
@@ -15,16 +22,18 @@ def test_every_wiring_meets_every_clip_in_every_round_and_they_take_turns() -> N
     clips = [samples.clip(f"q{i:02}") for i in range(12)]
     steps = list(schedule(clips, ("serial", "overlapped"), {"stepped": 3}))
     assert [step.wiring for step in steps] == ["serial", "overlapped"] * 48
-    for wiring in ("serial", "overlapped"):
+    for kind in ("serial", "overlapped"):
         for round_ in range(-1, 3):
-            queries = [s.clip.query for s in steps if s.wiring == wiring and s.round == round_]
+            queries = [s.clip.query for s in steps if s.wiring == kind and s.round == round_]
             assert sorted(queries) == [clip.query for clip in clips]
 
 
-def test_no_query_follows_itself() -> None:
-    for n in range(3, 13):
+@pytest.mark.parametrize("wirings", [("serial", "overlapped"), WIRINGS])
+@pytest.mark.parametrize("mode", MODES)
+def test_no_query_follows_itself(mode: Mode, wirings: tuple[Wiring, ...]) -> None:
+    for n in range(len(wirings) + 1, 25):
         clips = [samples.clip(f"q{i}") for i in range(n)]
-        queries = [step.clip.query for step in schedule(clips, ("serial", "overlapped"), {"stepped": 2})]
+        queries = [step.clip.query for step in schedule(clips, wirings, {mode: 2})]
         assert all(a != b for a, b in pairwise(queries))
 
 
@@ -33,7 +42,7 @@ def test_live_turns_come_after_the_stepped_ones_with_one_warm_up_each() -> None:
     steps = list(schedule(clips, ("serial", "overlapped"), {"live": 2, "stepped": 1}))
     assert [step.mode for step in steps] == ["stepped"] * 12 + ["live"] * 14
     live = [(step.round, step.wiring, step.clip.query) for step in steps[12:]]
-    assert live[:4] == [(-1, "serial", "q0"), (-1, "overlapped", "q0"), (0, "serial", "q0"), (0, "overlapped", "q2")]
+    assert live[:4] == [(-1, "serial", "q2"), (-1, "overlapped", "q1"), (0, "serial", "q0"), (0, "overlapped", "q2")]
     assert sorted(live[2:]) == sorted(
         (r, w, f"q{i}") for r in (0, 1) for w in ("serial", "overlapped") for i in range(3)
     )
@@ -78,3 +87,54 @@ def test_a_mode_yet_to_come_is_expected_to_take_as_long_as_its_clips() -> None:
         execute(samples.stack(), steps, MonotonicClock(), monitor, io.StringIO(), Path(), tell)
     assert left[0] is None
     assert left[1:] == [pytest.approx(21, abs=1)] * 2
+
+
+def hung(step: Step, monkeypatch: pytest.MonkeyPatch) -> Turn:
+    """What is left in the file of a run whose retriever hangs."""
+
+    class Hangs(FakeRetriever):
+        def search(self, query: str, k: int) -> list[Passage]:  # noqa: ARG002
+            released.wait(10)
+            return []
+
+    released = threading.Event()
+    monkeypatch.setattr(run, "TURN_TIMEOUT_S", 1.0)
+    out = io.StringIO()
+    try:
+        with MemoryMonitor(MonotonicClock()) as monitor, pytest.raises(FirstsoundError) as told:
+            execute(samples.stack(retriever=Hangs([])), [step], MonotonicClock(), monitor, out, Path(), lambda _: None)
+    finally:
+        released.set()
+    assert "firstsound-turn still works, and what follows would be measured beside it" in str(told.value)
+    return from_json(out.getvalue())
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_stage_that_hangs_ends_the_run_and_is_told_by_the_place_where_it_hangs(
+    mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn = hung(Step(mode, 0, "serial", samples.clip("q", 0.1, 0.6)), monkeypatch)
+    assert turn.error is not None
+    assert "not over after 1 s: it hangs in" in turn.error
+    assert "in wait" in turn.error
+
+
+def test_a_synthesizer_that_goes_on_after_its_turn_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hangs(FakeSynthesizer):
+        def synthesize(self, text: str) -> Iterator[AudioChunk]:
+            released.wait(10)
+            return super().synthesize(text)
+
+    released = threading.Event()
+    monkeypatch.setattr(wiring, "SYNTHESIS_TIMEOUT_S", 0.05)
+    steps = [Step("stepped", 0, "overlapped", samples.clip(f"q{i}")) for i in range(2)]
+    out = io.StringIO()
+    try:
+        with (
+            MemoryMonitor(MonotonicClock()) as monitor,
+            pytest.raises(FirstsoundError, match="firstsound-speaker"),
+        ):
+            execute(samples.stack(synthesizer=Hangs()), steps, MonotonicClock(), monitor, out, Path(), lambda _: None)
+    finally:
+        released.set()
+    assert out.getvalue().count("\n") == 1

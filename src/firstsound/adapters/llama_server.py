@@ -37,6 +37,7 @@ READ_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 5.0
 
 _REUSED = re.compile(r"Llama\.generate: (\d+) prefix-match hit, remaining (\d+) prompt tokens to eval")
+_EVALUATED = re.compile(r"prompt eval time =.*?/\s*(\d+) tokens")
 _ALL_REUSED = "full prompt already cached"
 
 
@@ -115,13 +116,15 @@ class LlamaServer:
         with self._log.open("rb") as log:
             log.seek(log_start)
             said = log.read().decode(errors="replace")
-        evaluated = re.search(r"prompt eval time =.*?/\s*(\d+) tokens", said)
-        if match := _REUSED.search(said):
-            reused, remaining = int(match[1]), int(match[2])
+        # The last: one that was hung up on may still have been read before it.
+        if matches := _REUSED.findall(said):
+            reused, remaining = map(int, matches[-1])
             return reused + remaining, reused
         if _ALL_REUSED in said:
             return 1, 1
-        return (int(evaluated[1]) if evaluated else 1), 0
+        if match := _EVALUATED.search(said):
+            return int(match[1]), 0
+        raise StageError(f"the server's log does not say how much of the prompt was cached: {said[-200:]!r}")
 
 
 def _read_event(data: str) -> tuple[str, str | None]:

@@ -64,7 +64,9 @@ def q4_0(source: ModelFile, folder: Path, threads: int) -> Path:
             new_stamp.write_text(sha256_of(made))
             made.replace(kept)
             new_stamp.replace(stamp)
-    except (OSError, subprocess.TimeoutExpired) as e:
+    except subprocess.TimeoutExpired as e:
+        raise FirstsoundError(f"{original}: requantizing takes longer than {TIMEOUT_S} s; is this machine busy?") from e
+    except OSError as e:
         raise FirstsoundError(
             f"{folder}: cannot keep the requantized model there: {e}; set FIRSTSOUND_CACHE to another folder"
         ) from e
