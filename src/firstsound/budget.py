@@ -97,6 +97,8 @@ class Guards(_Strict):
     frame_lateness_ms: AtMost = AtMost(max=5)
     underruns: AtMost = AtMost(max=0)
     answer_word_error_rate: AtMost = AtMost(max=0.3)
+    fragment_word_error_rate: AtMost = AtMost(max=0.3)
+    lost_answers: AtMost = AtMost(max=0)
     joint_jump: AtMost = AtMost(max=0.1)
 
 

@@ -18,8 +18,17 @@ from firstsound.turn import Mode, Turn, Wiring
 _ALWAYS = ("word_error_rate", "hit_at_1", "early_endpoints", "silent_answers")
 GUARDS: dict[Mode, tuple[str, ...]] = {
     "stepped": _ALWAYS,
-    "live": (*_ALWAYS, "frame_lateness_ms", "underruns", "answer_word_error_rate", "joint_jump"),
+    "live": (
+        *_ALWAYS,
+        "frame_lateness_ms",
+        "underruns",
+        "answer_word_error_rate",
+        "fragment_word_error_rate",
+        "lost_answers",
+        "joint_jump",
+    ),
 }
+LOST_WORD_ERROR_RATE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +50,10 @@ class Quality:
     """Live: how often the loudspeaker had nothing to play in the middle of an answer."""
     answer_word_error_rate: float | None = None
     """Live: edits per word of the answers, in what the recognizer makes of their recordings."""
+    fragment_word_error_rate: float | None = None
+    """Live: the same of the answers' first fragments, against as many words from the beginning of what was heard."""
+    lost_answers: int | None = None
+    """Live: answers of which at least half the words were not understood."""
     joint_jump: float | None = None
     """Live: the largest step between samples where a chunk begins or ends; full scale is 1."""
     committed_words: int | None = None
@@ -83,6 +96,8 @@ def _assess_live(turns: Sequence[Turn]) -> dict[str, Any]:
     # An answer that was never spoken counts as words that were not heard.
     answers = [(words(turn.answer), words(turn.live.heard if turn.live else "")) for turn in turns]
     answers = [(said, heard) for said, heard in answers if said]
+    fragments = [(words(turn.fragments[0]), turn.live) for turn in turns if turn.live and turn.fragments]
+    heads = [(said, " ".join(words(live.heard).split()[: len(said.split())])) for said, live in fragments if said]
     jumps = [live.joint_jump for live in lives if live.joint_jump is not None]
     changes = [
         word_changes([partial.text for partial in turn.live.partials], turn.transcript)
@@ -92,13 +107,21 @@ def _assess_live(turns: Sequence[Turn]) -> dict[str, Any]:
     return {
         "frame_lateness_ms": max(lateness_ns) / NS_PER_MS if lateness_ns else None,
         "underruns": sum(len(live.underruns_ns) for live in lives),
-        "answer_word_error_rate": (
-            jiwer.wer([said for said, _ in answers], [heard for _, heard in answers]) if answers else None
-        ),
+        "answer_word_error_rate": _word_error_rate(answers),
+        "fragment_word_error_rate": _word_error_rate(heads),
+        "lost_answers": sum((_word_error_rate([pair]) or 0) >= LOST_WORD_ERROR_RATE for pair in answers),
         "joint_jump": max(jumps, default=None),
         "committed_words": sum(committed for committed, _ in changes),
         "changed_words": sum(changed for _, changed in changes),
     }
+
+
+def _word_error_rate(pairs: Sequence[tuple[str, str]]) -> float | None:
+    """Edits per word of what was said, in what was heard; None of nothing."""
+    if not pairs:
+        return None
+    rate: float = jiwer.wer([said for said, _ in pairs], [heard for _, heard in pairs])
+    return rate
 
 
 def word_changes(partials: Sequence[str], final: str) -> tuple[int, int]:

@@ -187,7 +187,9 @@ def _heard(results: Results, wiring: Wiring, rounds: Sequence[Quality]) -> list[
     )
     understanding = (
         f"  recognizer: backlog at the endpoint {backlog}; {changed} of {committed} committed words changed; recorded "
-        f"answers understood with a word error rate of {_worst(q.answer_word_error_rate for q in rounds)}"
+        f"answers understood with a word error rate of {_worst(q.answer_word_error_rate for q in rounds)}, their first "
+        f"fragments with {_worst(q.fragment_word_error_rate for q in rounds)}; "
+        f"{sum(q.lost_answers or 0 for q in rounds)} lost"
     )
     return [devices, understanding, *_speculated(lives)]
 

@@ -2,8 +2,10 @@
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 
 import jiwer
 import numpy as np
@@ -171,6 +173,33 @@ def test_the_second_prompt_reuses_the_fixed_part_and_a_repeated_one_all(local_st
     other, again = finish("water"), finish("water")
     assert 10 < other.cached_tokens < other.prompt_tokens - 1
     assert again.prompt_tokens - again.cached_tokens <= 1
+
+
+@real
+def test_hanging_up_stops_the_servers_work(local_stack: Stack) -> None:
+    """Else the next turn would wait for an answer that nobody reads: the server does one thing at a time."""
+
+    def first_token_and_all_s(question: str, *, hang_up: bool) -> tuple[float, float]:
+        events = local_stack.llm.reply(prompt.build(question, [Passage("p", f"A long note about {question}")]))
+        start = time.monotonic()
+        next(events)
+        first_token_s = time.monotonic() - start
+        if hang_up:
+            events.close()  # type: ignore[attr-defined]
+        else:
+            list(events)
+        return first_token_s, time.monotonic() - start
+
+    written: list[float] = []
+    waited: dict[bool, list[float]] = {True: [], False: []}
+    for i in range(4):
+        for hang_up in (False, True):
+            first_token_s, all_s = first_token_and_all_s(f"coffee {i} {hang_up}", hang_up=hang_up)
+            if not hang_up:
+                written.append(all_s - first_token_s)
+            waited[hang_up].append(first_token_and_all_s(f"tea {i} {hang_up}", hang_up=False)[0])
+    # Writing the rest of an answer takes its time; next to none of that is waited for.
+    assert median(waited[True]) < median(waited[False]) + median(written) / 2
 
 
 @real

@@ -192,6 +192,70 @@ def test_an_old_result_does_not_pass_for_a_new_one(project: pytest.Pytester) -> 
     assert not (out / "r.json").exists()
 
 
+def test_an_xfail_mark_excuses_nothing(project: pytest.Pytester) -> None:
+    project.makepyfile(mystack=STACK.format(final_ms=200))
+    project.makeconftest(
+        "import pytest\ndef pytest_collection_modifyitems(items):\n"
+        "    for item in items:\n        item.add_marker(pytest.mark.xfail)\n"
+    )
+    result = run(project)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["firstsound: FAILED: not kept: final, stepped overlapped"])
+
+
+def test_a_warm_up_turn_that_fails_fails_its_lines(project: pytest.Pytester) -> None:
+    stack = STACK.format(final_ms=0).replace("FakeRetriever(", "Late(")
+    project.makepyfile(
+        mystack=stack + "\nclass Late(FakeRetriever):\n    asked = 0\n    def search(self, query, k):\n"
+        "        Late.asked += 1\n        return [] if Late.asked == 1 else super().search(query, k)\n"
+    )
+    result = run(project)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["  q?, warm-up, stepped serial: retriever: no passage was found"])
+
+
+def test_files_of_an_earlier_run_are_not_left_beside_the_new_ones(project: pytest.Pytester) -> None:
+    project.makepyfile(mystack=live_stack())
+    assert run(project, "--rounds=0", live_rounds=1).ret == 0
+    out = project.path / "out"
+    (out / "traces/mine.json").write_text("kept")
+    assert run(project).ret == 0
+    assert not list(out.glob("recordings/*"))
+    assert not list(out.glob("traces/*-live-*"))
+    assert (out / "traces/mine.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("stack", "told"),
+    [
+        ("def build(setup):\n    yield 1\n", "*must return a context manager*is @contextmanager missing?*"),
+        (
+            "from contextlib import nullcontext\ndef build(setup):\n    return nullcontext(7)\n",
+            "*yields int, not a Stack*",
+        ),
+        ("def build(setup):\n    raise OSError('no model')\n", "*the run broke off: OSError: no model*"),
+    ],
+)
+def test_a_builder_that_brings_no_stack_is_one_message(project: pytest.Pytester, stack: str, told: str) -> None:
+    project.makepyfile(mystack=stack)
+    result = run(project)
+    assert result.ret != 0
+    result.stdout.fnmatch_lines([told])
+    result.stdout.no_fnmatch_line("*not judged*")
+
+
+def test_a_stack_that_does_not_stop_fails_the_run_and_nothing_is_lost(project: pytest.Pytester) -> None:
+    project.makepyfile(mystack=STACK.format(final_ms=0) + "    raise OSError('still there')\n")
+    result = run(project)
+    assert result.ret == 1
+    result.assert_outcomes(passed=21)
+    result.stdout.fnmatch_lines(
+        ["*perceived*", "firstsound: FAILED: the stack could not be stopped: OSError: still there"]
+    )
+    assert (project.path / "out/r.json").exists()
+    assert list((project.path / "out/traces").iterdir())
+
+
 def test_a_pytest_run_without_budgets_is_left_alone(project: pytest.Pytester) -> None:
     (project.path / "test_budgets.py").unlink()
     project.makepyfile(test_other="def test_it(): pass")
@@ -221,7 +285,7 @@ def test_live_turns_are_lines_of_their_own_and_their_recordings_are_kept(project
     project.makepyfile(mystack=live_stack())
     result = run(project, "--rounds=0", live_rounds=1)
     assert result.ret == 0
-    result.assert_outcomes(passed=46)
+    result.assert_outcomes(passed=52)
     result.stdout.fnmatch_lines(
         [
             "*live, off the recordings, in ms*",
@@ -269,7 +333,7 @@ firstsound.loudspeaker.Loudspeaker.play = late
     finally:
         loudspeaker.Loudspeaker.play = played  # type: ignore[method-assign]
     assert result.ret == 1
-    result.assert_outcomes(passed=43, failed=3)
+    result.assert_outcomes(passed=49, failed=3)
     result.stdout.fnmatch_lines(["closure, live overlapped: p50 (rank 2 of n=4) is 15?.? ms, above the limit of 10 ms"])
 
 

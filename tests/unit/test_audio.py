@@ -43,6 +43,13 @@ def test_stereo_is_averaged() -> None:
     assert np.allclose(heard, audio.decode(encoded(), "clip")[0], atol=1e-4)
 
 
+def test_a_wav_that_went_through_a_pipe_and_knows_no_size_loads() -> None:
+    data = bytearray(encoded())
+    for size in (slice(4, 8), slice(40, 44)):
+        data[size] = b"\xff\xff\xff\xff"
+    assert len(audio.decode(bytes(data), "clip")[0]) == 24_000
+
+
 @pytest.mark.parametrize(
     ("data", "told"),
     [
@@ -51,6 +58,8 @@ def test_stereo_is_averaged() -> None:
         (encoded()[:20], "not a readable recording"),
         (encoded(kind="FLAC")[:2000], "clip: "),
         (encoded()[:44], "holds no samples"),
+        (encoded()[: len(encoded()) // 2], "cut short"),
+        (encoded(subtype="FLOAT")[:-2], "cut short"),
     ],
 )
 def test_what_is_no_recording_is_refused_by_name(data: bytes, told: str) -> None:

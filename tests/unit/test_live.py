@@ -1,7 +1,7 @@
 """A live turn over fakes: what it records, how its failures are told, and that the recording is the judge."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -101,6 +101,46 @@ def test_a_hidden_delay_between_synthesizer_and_loudspeaker_is_in_the_silence_an
     assert perceived_of_ns(turn) == silence_ns(turn, taken)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda first, _: [first], id="lost"),
+        pytest.param(lambda first, second: [first, second, second], id="doubled"),
+        pytest.param(lambda first, second: [first, AudioChunk(second.samples[:-9], second.rate_hz)], id="cut"),
+        pytest.param(lambda first, second: [second, first], id="swapped"),
+    ],
+)
+def test_what_is_lost_doubled_cut_or_swapped_on_the_way_fails_the_turn(
+    change: Callable[[AudioChunk, AudioChunk], list[AudioChunk]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Halves(FakeSynthesizer):
+        def synthesize(self, text: str) -> Iterator[AudioChunk]:
+            for chunk in super().synthesize(text):
+                for half in np.array_split(chunk.samples, 2):
+                    yield AudioChunk(half, chunk.rate_hz)
+
+    play = Loudspeaker.play
+    sent: list[AudioChunk] = []
+
+    def tamper(self: Loudspeaker, chunk: AudioChunk) -> None:
+        sent.append(chunk)
+        for each in change(*sent) if len(sent) == 2 else ():
+            play(self, each)
+
+    monkeypatch.setattr(Loudspeaker, "play", tamper)
+    turn, _ = run(stack(synthesizer=Halves()))
+    assert turn.error is not None
+    assert turn.error.startswith("recording: ")
+    assert "samples were synthesized, but the" in turn.error
+
+
+def test_a_stack_that_does_not_stream_has_no_backlog_and_not_one_of_zero() -> None:
+    turn, _ = run(stack(new_transcription=None))
+    assert turn.error is None
+    assert turn.live is not None
+    assert turn.live.backlog_ns is None
+
+
 def test_a_recognizer_slower_than_speech_shows_as_backlog_and_in_final() -> None:
     class Slow:
         """Takes 1.3 seconds a second."""
@@ -188,9 +228,16 @@ class NeverHears(FakeEndpointer):
         raise OSError("out of order")
 
 
+class Broken(FakeSynthesizer):
+    def synthesize(self, text: str) -> Iterator[AudioChunk]:
+        yield from super().synthesize(text)
+        yield AudioChunk(np.array([0.1, np.nan], dtype=np.float32), 22_050)
+
+
 @pytest.mark.parametrize(
     ("parts", "told"),
     [
+        ({"synthesizer": Broken()}, "synthesizer: ValueError: a chunk holds samples that are not finite numbers"),
         ({"synthesizer": Silent()}, "synthesizer: the answer has no audible sample"),
         ({"synthesizer": Nothing()}, "synthesizer: no sound for 'Brew it hot.'"),
         ({"synthesizer": Changes()}, "loudspeaker: chunk 2 has 16000 Hz, but 22050 Hz are playing"),

@@ -82,3 +82,26 @@ def test_steps_are_measured_where_chunks_begin_and_end_and_nowhere_else(loudspea
     assert loudspeaker.joint_jump() == 0.25
     loudspeaker.play(chunk(0.25, -0.5))
     assert loudspeaker.joint_jump() == 0.5
+
+
+def test_an_empty_chunk_is_nothing_to_play_and_no_underrun_follows_it(
+    clock: SteppedClock, loudspeaker: Loudspeaker
+) -> None:
+    loudspeaker.play(chunk())
+    clock.sleep_ns(50 * MS)
+    loudspeaker.play(hundred_ms(0.1))
+    assert (len(loudspeaker.playing), loudspeaker.underruns_ns) == (1, [])
+
+
+def test_a_buffer_that_is_used_again_does_not_change_what_was_played(loudspeaker: Loudspeaker) -> None:
+    buffer = np.full(800, 0.1, dtype=np.float32)
+    loudspeaker.play(AudioChunk(buffer, RATE_HZ))
+    buffer[:] = 0.9
+    loudspeaker.play(AudioChunk(buffer, RATE_HZ))
+    assert loudspeaker.signal().tolist() == pytest.approx([0.1] * 800 + [0.9] * 800)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_chunk_with_a_sample_that_is_no_number_is_none(bad: float) -> None:
+    with pytest.raises(ValueError, match="not finite numbers"):
+        chunk(0.1, bad)

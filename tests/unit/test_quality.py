@@ -108,8 +108,19 @@ def test_live_turns_are_held_to_how_they_were_fed_played_and_heard() -> None:
 def test_what_a_live_round_did_not_measure_is_no_zero_and_fails() -> None:
     q = assess(CLIPS, [failed(turn, mode="live", answer="") for turn in GOOD])
     assert (q.frame_lateness_ms, q.answer_word_error_rate, q.joint_jump) == (None, None, None)
-    for guard in ("frame_lateness_ms", "answer_word_error_rate", "joint_jump"):
+    for guard in ("frame_lateness_ms", "answer_word_error_rate", "fragment_word_error_rate", "joint_jump"):
         assert list(faults(budget(), guard, [q])) == [f"{guard}, live overlapped, round 0: nothing was measured"]
+
+
+def test_a_lost_answer_is_not_made_up_for_by_the_others() -> None:
+    lost = assess(CLIPS, [live(GOOD[0], heard="Brew it"), *(live(turn) for turn in GOOD[1:])])
+    assert (lost.answer_word_error_rate, lost.lost_answers, lost.fragment_word_error_rate) == (7 / 36, 1, 1 / 12)
+    assert list(faults(budget(), "lost_answers", [lost])) == [
+        "lost_answers, live overlapped, round 0: 1 is above the limit of 0"
+    ]
+    headless = assess(CLIPS, [live(turn, heard="Do not " + turn.answer) for turn in GOOD])
+    assert headless.fragment_word_error_rate is not None
+    assert headless.fragment_word_error_rate > 0.3
 
 
 def test_an_answer_that_was_written_and_not_heard_counts_as_lost_words() -> None:
@@ -134,12 +145,19 @@ def test_a_machine_that_is_too_busy_says_so() -> None:
         (["Now do", "now do I"], "how do I", (2, 1)),
         (["how do I", "how do I"], "how", (3, 2)),
         (["tea or", "coffee or", "coffee or tea"], "coffee or tea", (2, 0)),
+        (["do I brew", "do I brew"], "how do I brew", (3, 0)),
     ],
 )
 def test_a_word_is_committed_once_by_two_partials_that_agree(
     partials: list[str], final: str, expected: tuple[int, int]
 ) -> None:
     assert word_changes(partials, final) == expected
+
+
+def test_a_turn_without_a_transcript_has_not_changed_its_words() -> None:
+    partials = (Partial(SPAN, "how do I"), Partial(SPAN, "how do I"))
+    q = assess(CLIPS, [failed(live(turn, partials=partials), transcript="") for turn in GOOD])
+    assert (q.committed_words, q.changed_words) == (0, 0)
 
 
 def test_the_words_that_changed_are_counted_over_the_round() -> None:

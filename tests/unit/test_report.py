@@ -13,7 +13,7 @@ from firstsound.clock import NS_PER_MS as MS
 from firstsound.clock import WallTime
 from firstsound.memory import MemorySample
 from firstsound.quality import assess
-from firstsound.suite import Inputs, Results, Settings
+from firstsound.suite import Inputs, Results, Settings, faults
 from firstsound.turn import WIRINGS_OF, Live, Mode, Span, Speculation, Turn, WallMarks, Wiring
 
 MIB = 2**20
@@ -143,3 +143,30 @@ def test_the_job_page_is_not_broken_by_what_was_said(error: str) -> None:
     text = report.markdown(results([*GOOD[:-1], lost]))
     assert text.count("```") == 4
     assert "| perceived | both | 1950 |" in text
+
+
+def test_figures_of_a_machine_that_was_too_busy_are_headed_by_a_warning() -> None:
+    live = [turn(clip.query, wiring, 100, "live") for clip in CLIPS for wiring in WIRINGS_OF["live"]]
+    assert live[1].live is not None
+    live[1] = replace(live[1], live=replace(live[1].live, frame_lateness_ns=(MS,) * 9 + (6 * MS,)))
+    text = told(results(live))
+    assert "TOO BUSY: frames came more than 5 ms late in overlapped round 0: these are no figures" in text
+    assert "TOO BUSY" not in told(results(live[2:] + live[:1] + [replace(live[1], live=live[2].live)]))
+
+
+def test_fewer_turns_than_asked_for_and_failed_ones_fail_their_lines() -> None:
+    line = budget.Line("final", "stepped", "overlapped")
+    assert faults(results(GOOD), line) == []
+    assert faults(results(GOOD[:-1]), line) == ["final, stepped overlapped: 3 turns were run, 4 were asked for"]
+    warm_up = replace(GOOD[-1], round=-1, wall=WallMarks(), error="llm: gone")
+    [told] = faults(replace(results(GOOD), turns=[*GOOD, warm_up]), line)
+    assert told.endswith("1 turns failed:\n  q3, warm-up, stepped overlapped: llm: gone")
+
+
+def test_what_the_kernel_killed_and_peaks_above_the_limit_fail_memory() -> None:
+    line = budget.Line("memory", "stepped", "all")
+    assert faults(results(GOOD), line) == []
+    [lost] = faults(replace(results(GOOD), lost_pids=[7]), line)
+    assert "processes [7] ended during the run" in lost
+    [peak] = faults(replace(results(GOOD), peaks_bytes={os.getpid(): 3 * 2**30}), line)
+    assert "the peaks add up to 3221225472 bytes, above 2147483648" in peak
