@@ -150,7 +150,7 @@ def load(path: Path) -> Budget:
     Raises:
         FirstsoundError: the file is missing, broken, of another version or incomplete; the message names each fault.
     """
-    return yamlfile.load(path, Budget)
+    return yamlfile.load(path, Budget, "; name another with --budgets=FILE")
 
 
 @dataclass(frozen=True, slots=True)

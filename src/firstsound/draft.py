@@ -9,6 +9,9 @@ from firstsound.manifest import Clip
 from firstsound.stages import SAMPLE_RATE_HZ
 from firstsound.turn import AudioMarks, Live, Mode, Turn, WallMarks, Wiring
 
+ENOUGH_ROOM_TONE_S = 1.4
+"""What a clip is asked to have after its speech, less a tenth of a second for the label."""
+
 
 @dataclass(slots=True)
 class Draft:
@@ -45,9 +48,14 @@ class Draft:
 
     def without_endpoint(self, samples: int) -> StageError:
         """The error of a turn in which `samples` were heard, and no endpoint came."""
+        heard_s, speech_end_s = samples / SAMPLE_RATE_HZ, self.clip.speech_end.ns / NS_PER_S
         return StageError(
-            f"audio ended before an endpoint: {samples / SAMPLE_RATE_HZ:.2f} s heard, speech ends at "
-            f"{self.clip.speech_end.ns / NS_PER_S:.2f} s; the clip needs more room tone, or its noise passes for speech"
+            f"audio ended before an endpoint: {heard_s:.2f} s heard, speech ends at {speech_end_s:.2f} s; "
+            + (
+                "the clip needs more room tone"
+                if heard_s - speech_end_s < ENOUGH_ROOM_TONE_S
+                else "the room tone was long enough, so its noise passes for speech, or the endpointer never ends"
+            )
         )
 
     def wall(self) -> dict[str, WallTime]:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from traceback import extract_tb
 
 
 class FirstsoundError(Exception):
@@ -39,4 +41,7 @@ def in_stage(name: str) -> Iterator[None]:
     except StageError as e:
         raise StageError(f"{name}: {e}") from e
     except Exception as e:
-        raise StageError(f"{name}: {type(e).__name__}: {e}") from e
+        place = extract_tb(e.__traceback__)[-1]
+        raise StageError(
+            f"{name}: {type(e).__name__}: {e} ({Path(place.filename).name}:{place.lineno}, in {place.name})"
+        ) from e

@@ -66,7 +66,7 @@ def load(path: Path) -> list[Clip]:
         FirstsoundError: the manifest is broken, or a clip is missing, altered, unreadable or wrongly labelled; the
             message names the manifest or the clip.
     """
-    entries = yamlfile.load(path, _Manifest).clips
+    entries = yamlfile.load(path, _Manifest, "; name another with --clips=FILE").clips
     clips = [_load_clip(path.parent, entry) for entry in entries]
     names = [clip.query for clip in clips]
     twice = sorted({name for name in names if names.count(name) > 1})

@@ -7,6 +7,7 @@ them runs the whole suite; the others read its results.
 import sys
 import traceback
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -119,6 +120,9 @@ class _Gate:
             from firstsound import suite  # noqa: PLC0415
 
             option, root = self._config.getoption, self._config.rootpath
+            # As `python -m pytest` does: the user's stack lies beside their tests.
+            if str(root) not in sys.path:
+                sys.path.insert(0, str(root))
             settings = suite.Settings(
                 stack=option("--stack"),
                 budgets=option("--budgets") or root / "budgets.yaml",
@@ -141,7 +145,7 @@ class _Gate:
 
             capture = self._config.pluginmanager.getplugin("capturemanager")
             try:
-                with capture.global_and_fixture_disabled(), _Teller() as tell:
+                with capture.global_and_fixture_disabled(), _Teller() as tell, _traceback_of_what_breaks_off():
                     self._results = suite.execute(self.inputs(), MonotonicClock(), self.folder, tell)
             except FirstsoundError as e:
                 self._broke_off = True
@@ -149,7 +153,6 @@ class _Gate:
                 pytest.exit(f"firstsound: {e}", returncode=pytest.ExitCode.TESTS_FAILED)
             except Exception as e:  # noqa: BLE001 - a stack is anybody's code
                 self._broke_off = True
-                traceback.print_exc()
                 pytest.exit(
                     f"firstsound: the run broke off: {type(e).__name__}: {e}", returncode=pytest.ExitCode.TESTS_FAILED
                 )
@@ -225,6 +228,18 @@ class _Gate:
             from dataclasses import asdict  # noqa: PLC0415
 
             output_json["firstsound"] = {"version": 1, "quality": [asdict(q) for q in self._results.quality]}
+
+
+@contextmanager
+def _traceback_of_what_breaks_off() -> Iterator[None]:
+    """Print it while pytest does not capture: on the way out it keeps the words only."""
+    try:
+        yield
+    except FirstsoundError:
+        raise
+    except Exception:
+        traceback.print_exc()
+        raise
 
 
 _GATE = pytest.StashKey[_Gate]()

@@ -1,7 +1,7 @@
 """What must hold beside speed: the words were understood, the passage was found, nobody was cut off, sound came."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from itertools import pairwise
 from typing import Any
@@ -54,6 +54,8 @@ class Quality:
     """Live: the same of the answers' first fragments, against as many words from the beginning of what was heard."""
     lost_answers: int | None = None
     """Live: answers of which at least half the words were not understood."""
+    told: Mapping[str, str] = field(default_factory=dict)
+    """By guard, what a reader needs who asks which turns it was."""
     joint_jump: float | None = None
     """Live: the largest step between samples where a chunk begins or ends; full scale is 1."""
     committed_words: int | None = None
@@ -86,8 +88,28 @@ def assess(clips: Sequence[Clip], turns: Sequence[Turn]) -> Quality:
             turn.audio.endpoint is not None and turn.audio.endpoint < turn.audio.speech_end for turn in turns
         ),
         silent_answers=sum(not turn.answer.strip() or turn.wall.first_sound is None for turn in turns),
+        told=_tell(by_query, turns),
         **(_assess_live(turns) if mode == "live" else {}),
     )
+
+
+def _tell(by_query: Mapping[str, Clip], turns: Sequence[Turn]) -> dict[str, str]:
+    told: dict[str, list[str]] = {}
+    for turn in turns:
+        clip = by_query[turn.query]
+        if _word_error_rate([(words(clip.text), words(turn.transcript))]):
+            told.setdefault("word_error_rate", []).append(f"{turn.query}: {turn.transcript!r} for {clip.text!r}")
+        if clip.expected_passage is not None and turn.passages[:1] != (clip.expected_passage,):
+            found = turn.passages[0] if turn.passages else "nothing"
+            told.setdefault("hit_at_1", []).append(f"{turn.query}: {found} for {clip.expected_passage}")
+        if turn.live and words(turn.answer) and (_heard_wrong(turn) or 0) >= LOST_WORD_ERROR_RATE:
+            for guard in ("answer_word_error_rate", "lost_answers"):
+                told.setdefault(guard, []).append(f"{turn.query}: heard {turn.live.heard!r} of {turn.answer!r}")
+    return {guard: "; ".join(which) for guard, which in told.items()}
+
+
+def _heard_wrong(turn: Turn) -> float | None:
+    return _word_error_rate([(words(turn.answer), words(turn.live.heard if turn.live else ""))])
 
 
 def _assess_live(turns: Sequence[Turn]) -> dict[str, Any]:
@@ -150,11 +172,17 @@ def faults(budget: Budget, guard: str, rounds: Sequence[Quality]) -> Iterator[st
                 yield f"{where}: nothing was measured"
         elif isinstance(bound, AtMost):
             if not value <= bound.max:
-                yield f"{where}: {value:.3g} is above the limit of {bound.max:g}{_MEANS.get(guard, '')}"
+                yield f"{where}: {value:.3g} is above the limit of {bound.max:g}{_which(quality, guard)}"
         elif not value >= bound.min:
-            yield f"{where}: {value:.3g} is below the least of {bound.min:g}"
+            yield f"{where}: {value:.3g} is below the least of {bound.min:g}{_which(quality, guard)}"
+
+
+def _which(quality: Quality, guard: str) -> str:
+    which = f"\n  {quality.told[guard]}" if guard in quality.told else ""
+    return _MEANS.get(guard, "") + which
 
 
 _MEANS = {
+    "answer_word_error_rate": "; the stack's own recognizer is the judge: can it understand the synthesizer's voice?",
     "frame_lateness_ms": "; this machine was too busy to feed audio in time, and the round's figures tell nothing",
 }

@@ -199,6 +199,8 @@ def _speculated(lives: Sequence[Live]) -> list[str]:
     known = [live.speculation for live in lives if live.speculation is not None]
     if not known:
         return []
+    if not any(s.attempts for s in known):
+        return ["  speculation: NONE: the stack gave no partial transcript in a pause (new_transcription)"]
     discarded, attempts = sum(s.discarded for s in known), sum(s.attempts for s in known)
     tokens, cpu_s = sum(s.wasted_deltas for s in known), sum(s.wasted_cpu_ns for s in known) / NS_PER_S
     return [

@@ -84,6 +84,8 @@ def execute(
         turns_file.write(to_json(turn) + "\n")
         turns_file.flush()
         _nothing_goes_on_after(turn)
+        if step.round == WARM_UP_ROUND:
+            _stop_if_all_failed(step.mode, turns, steps)
         took_ns.setdefault(step.mode, []).append(clock.now_ns() - start_ns)
     return turns
 
@@ -118,6 +120,21 @@ def _in_time(step: Step, run_turn: Callable[[], Turn]) -> Turn:
     return Draft(step.clip, step.round, step.wiring, step.mode).freeze(
         f"not over after {TURN_TIMEOUT_S:.0f} s: it hangs in {where}"
     )
+
+
+def _stop_if_all_failed(mode: Mode, turns: Sequence[Turn], steps: Sequence[Step]) -> None:
+    """Do not spend a quarter of an hour on what cannot work.
+
+    Raises:
+        FirstsoundError: the warm-up of a mode is over, and each of its turns has failed.
+    """
+    warm_up = [turn for turn in turns if turn.mode == mode]
+    whole = len(warm_up) == sum((step.mode, step.round) == (mode, WARM_UP_ROUND) for step in steps)
+    if whole and all(turn.error for turn in warm_up):
+        raise FirstsoundError(
+            f"every turn of the {mode} warm-up failed, so the rest was not run; the last, {warm_up[-1].name}: "
+            f"{warm_up[-1].error}"
+        )
 
 
 def _nothing_goes_on_after(turn: Turn) -> None:

@@ -1,6 +1,12 @@
 """What a voice stack is made of: one protocol a stage, and the values that pass between them.
 
 A stage only does its work. It takes no time, keeps no marks, retries nothing: that is the suite's business.
+
+Stages are called from threads of the suite, each from one at a time. In an overlapped turn the synthesizer speaks while
+the language model writes; in a speculative one both may work while the transcription still hears. There, an answer that
+is not wanted is given up: the iterator of `LanguageModel.reply` is closed before its end, and must then stop its
+server's work; what `Synthesizer.synthesize` still gives is not played. In a turn that fails, `Transcription.finish`
+never comes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -100,7 +106,7 @@ class Endpointer(Protocol):
 
 
 class Recognizer(Protocol):
-    """Turns the user's speech into text."""
+    """Turns the user's speech into text; in live turns the recorded answer too, to judge what could be heard of it."""
 
     def transcribe(self, samples: Float32Audio) -> str:
         """The final transcript of 16 kHz mono float32 samples, shape (n,), or "" where there is no speech."""

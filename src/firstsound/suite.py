@@ -153,10 +153,20 @@ def load(settings: Settings) -> Inputs:
     """
     if min(settings.rounds.values()) < 0 or not any(settings.rounds.values()):
         told = ", ".join(f"{mode} {rounds}" for mode, rounds in settings.rounds.items())
-        raise FirstsoundError(f"at least one measured round is needed in some mode, not {told}")
+        raise FirstsoundError(
+            f"at least one measured round is needed in some mode, not {told}: see --rounds and --live-rounds"
+        )
     b = budget.load(settings.budgets)
     b.profile(settings.profile)
-    return Inputs(settings, b, manifest.load(settings.clips), corpus.load(settings.corpus))
+    clips, passages = manifest.load(settings.clips), corpus.load(settings.corpus)
+    known = {passage.id for passage in passages}
+    for clip in clips:
+        if clip.expected_passage is not None and clip.expected_passage not in known:
+            raise FirstsoundError(
+                f"{settings.clips}: {clip.query} expects passage {clip.expected_passage!r}, which is not in "
+                f"{settings.corpus}"
+            )
+    return Inputs(settings, b, clips, passages)
 
 
 def find_builder(name: str) -> StackBuilder:
@@ -165,7 +175,9 @@ def find_builder(name: str) -> StackBuilder:
     Raises:
         FirstsoundError: there is no such module or function.
     """
-    module_name, _, function = name.partition(":")
+    module_name, colon, function = name.partition(":")
+    if not colon:
+        raise FirstsoundError(f"--stack {name}: must be module:function")
     try:
         builder: StackBuilder = getattr(import_module(module_name), function)
     except Exception as e:  # anybody's module, which may fail in any way
@@ -188,7 +200,9 @@ def execute(inputs: Inputs, clock: Clock, folder: Path, tell: Callable[[run.Prog
         _clear(folder)
         turns_file = (folder / "turns.jsonl").open("w", encoding="utf-8")
     except OSError as e:
-        raise FirstsoundError(f"{folder}: results cannot be written there: {e}") from e
+        raise FirstsoundError(
+            f"{folder}: results cannot be written there: {e}; choose another folder with --benchmark-json=FOLDER/NAME"
+        ) from e
     kills_before = _oom_kills()
     problems: list[str] = []
     facts: dict[str, Any] = {}
@@ -393,7 +407,7 @@ def faults(results: Results, line: Line) -> list[str]:
         wanted = results.inputs.samples_a_line(line.mode)
         failed = results.failures(line.mode, line.wiring)
         if failed:
-            told = "\n".join(f"  {turn.name}: {turn.error}" for turn in failed)
+            told = "\n".join(_grouped(failed))
             found.append(f"{line}: {len(failed)} turns failed:\n{told}")
         measured = len(results.measured(line.mode, line.wiring))
         if measured < wanted:
@@ -403,6 +417,17 @@ def faults(results: Results, line: Line) -> list[str]:
         found.append(f"{line}: nothing was measured")
         return found
     return found + [_told(results, verdict, held) for held in verdict.breaks]
+
+
+def _grouped(failed: Sequence[Turn]) -> list[str]:
+    """Each error once, with the turns that it befell."""
+    befell: dict[str | None, list[Turn]] = {}
+    for turn in failed:
+        befell.setdefault(turn.error, []).append(turn)
+    return [
+        f"  {turns[0].name}{f' and {len(turns) - 1} more' if len(turns) > 1 else ''}: {error}"
+        for error, turns in befell.items()
+    ]
 
 
 def _told(results: Results, verdict: Verdict, held: Held) -> str:

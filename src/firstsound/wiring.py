@@ -67,8 +67,10 @@ def _read_reply(stack: Stack, attempt: Attempt, asked: Prompt) -> Iterator[str]:
                 case Finish():
                     attempt.mark("answer_end")
                     attempt.cache = _cache(event)
+                case _:
+                    raise StageError(f"reply() gave {event!r}, which is neither a Delta nor a Finish")
         if attempt.cache is None:
-            raise StageError("the stream ended without a finish reason: the answer was cut off")
+            raise StageError("the stream ended without a finish reason (no Finish): the answer was cut off")
         if not any(c.isalnum() for c in attempt.answer):
             raise StageError(f"the answer holds nothing to say: {attempt.answer!r}")
 

@@ -12,6 +12,10 @@ from firstsound.errors import FirstsoundError
 Schema = TypeVar("Schema", bound=BaseModel)
 
 
+_WORDS = {"extra_forbidden": "unknown key; is it misspelt?", "missing": "is missing"}
+"""What pydantic says in words of its own."""
+
+
 class _Loader(yaml.SafeLoader):
     """SafeLoader, except that a key given twice is an error rather than the last one winning."""
 
@@ -23,8 +27,8 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep=deep)
 
 
-def load(path: Path, schema: type[Schema]) -> Schema:
-    """The content of the YAML file at `path`, checked against `schema`.
+def load(path: Path, schema: type[Schema], hint: str = "") -> Schema:
+    """The content of the YAML file at `path`, checked against `schema`; `hint` says what to do if it is missing.
 
     Raises:
         FirstsoundError: the file is missing, empty, not UTF-8, not YAML, or does not fit the schema; every fault that
@@ -33,7 +37,7 @@ def load(path: Path, schema: type[Schema]) -> Schema:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as e:
-        raise FirstsoundError(f"{path}: no such file") from e
+        raise FirstsoundError(f"{path}: no such file{hint}") from e
     except (OSError, UnicodeDecodeError) as e:
         raise FirstsoundError(f"{path}: cannot be read: {e}") from e
     try:
@@ -45,5 +49,7 @@ def load(path: Path, schema: type[Schema]) -> Schema:
     try:
         return schema.model_validate(content)
     except ValidationError as e:
-        faults = "; ".join(f"{'.'.join(map(str, f['loc'])) or 'the file'}: {f['msg']}" for f in e.errors())
+        faults = "; ".join(
+            f"{'.'.join(map(str, f['loc'])) or 'the file'}: {_WORDS.get(f['type'], f['msg'])}" for f in e.errors()
+        )
         raise FirstsoundError(f"{path}: {faults}") from e

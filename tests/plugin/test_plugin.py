@@ -215,6 +215,7 @@ def test_a_warm_up_turn_that_fails_fails_its_lines(project: pytest.Pytester) -> 
 
 
 def test_files_of_an_earlier_run_are_not_left_beside_the_new_ones(project: pytest.Pytester) -> None:
+    overlapped_only(project)
     project.makepyfile(mystack=live_stack())
     assert run(project, "--rounds=0", live_rounds=1).ret == 0
     out = project.path / "out"
@@ -242,6 +243,45 @@ def test_a_builder_that_brings_no_stack_is_one_message(project: pytest.Pytester,
     assert result.ret != 0
     result.stdout.fnmatch_lines([told])
     result.stdout.no_fnmatch_line("*not judged*")
+
+
+def test_the_traceback_of_a_stack_that_does_not_start_is_not_lost(
+    project: pytest.Pytester, capfd: pytest.CaptureFixture[str]
+) -> None:
+    project.makepyfile(mystack="def build(setup):\n    raise OSError('no model')\n")
+    assert run(project).ret != 0
+    assert "mystack.py" in capfd.readouterr().err
+
+
+def test_a_passage_that_is_expected_and_not_there_is_told_before_anything_runs(project: pytest.Pytester) -> None:
+    entry = samples.write_clip(project.path / "fixtures/audio", "q9.wav") | {"expected_passage": "p9"}
+    samples.write_manifest(project.path / "fixtures/audio", entry)
+    result = run(project)
+    assert result.ret != 0
+    result.stdout.fnmatch_lines(["*q9 expects passage 'p9', which is not in *passages.jsonl*"])
+
+
+def test_a_guard_that_breaks_says_which_query_and_what_was_heard(project: pytest.Pytester) -> None:
+    overlapped_only(project)
+    project.makepyfile(mystack=live_stack().replace('["How do I", " brew coffee?"]', '["Brew it", " hot."]'))
+    result = run(project, "--rounds=0", live_rounds=1)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(
+        ["lost_answers, live overlapped, round 0: 4 *", "  q?: heard 'how do I brew coffee' of *"]
+    )
+
+
+def test_an_error_of_many_turns_is_told_once_a_line_and_with_its_place(project: pytest.Pytester) -> None:
+    stack = STACK.format(final_ms=0).replace("FakeRetriever(", "Late(")
+    project.makepyfile(
+        mystack=stack + "\nclass Late(FakeRetriever):\n    asked = 0\n    def search(self, query, k):\n"
+        "        Late.asked += 1\n        return super().search(query, k) if Late.asked < 9 else 1 / 0\n"
+    )
+    result = run(project)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(
+        ["  q0, round 0, stepped serial and 7 more: retriever: ZeroDivisionError: * (mystack.py:*"]
+    )
 
 
 def test_a_stack_that_does_not_stop_fails_the_run_and_nothing_is_lost(project: pytest.Pytester) -> None:
@@ -279,6 +319,15 @@ def live_stack(**parts: str) -> str:
     for old, new in parts.items():
         stack = stack.replace(f"{old}()", new)
     return stack
+
+
+def overlapped_only(project: pytest.Pytester) -> None:
+    """A budget of one wiring, where the others would only take time."""
+    budget = (project.path / "budgets.yaml").read_text()
+    for wiring in ("serial: report", "speculative: bind"):
+        assert f"  {wiring}\n" in budget
+        budget = budget.replace(f"  {wiring}\n", "")
+    (project.path / "budgets.yaml").write_text(budget)
 
 
 def test_live_turns_are_lines_of_their_own_and_their_recordings_are_kept(project: pytest.Pytester) -> None:
@@ -338,14 +387,19 @@ firstsound.loudspeaker.Loudspeaker.play = late
 
 
 def test_a_wiring_of_which_every_turn_failed_is_one_message_a_line(project: pytest.Pytester) -> None:
-    project.makepyfile(mystack=STACK.format(final_ms=0).replace('["Brew it", " with hot", " water."]', "[]"))
+    stack = STACK.format(final_ms=0).replace("FakeSynthesizer()", "Mute()")
+    project.makepyfile(
+        mystack=stack + "\nclass Mute(FakeSynthesizer):\n    def synthesize(self, text):\n"
+        "        return super().synthesize(text) if len(text.split()) > 3 else ()\n"
+    )
     result = run(project)
     assert result.ret == 1
-    result.assert_outcomes(passed=7, failed=14)
+    result.assert_outcomes(passed=14, failed=7)
     result.stdout.fnmatch_lines(["final, stepped overlapped: 12 turns failed:", "*nothing was measured"])
 
 
 def test_both_modes_are_told_side_by_side(project: pytest.Pytester) -> None:
+    overlapped_only(project)
     project.makepyfile(mystack=live_stack())
     result = run(project, live_rounds=1)
     assert result.ret == 0

@@ -45,7 +45,7 @@ def test_a_clip_is_resampled_and_its_label_follows_its_own_rate(tmp_path: Path) 
         ({"file": "../q01.wav"}, "leaves the manifest's folder"),
         ({"file": "/etc/passwd"}, "leaves the manifest's folder"),
         ({"text": ""}, "clips.0.text"),
-        ({"speaker": "me"}, "clips.0.speaker: Extra inputs"),
+        ({"speaker": "me"}, "clips.0.speaker: unknown key"),
     ],
 )
 def test_a_wrong_entry_is_refused_by_name(tmp_path: Path, change: dict[str, object], told: str) -> None:

@@ -52,7 +52,7 @@ def test_a_mode_without_rounds_is_left_out() -> None:
     assert {step.mode for step in schedule([samples.clip()], ("serial",), {"stepped": 0, "live": 1})} == {"live"}
 
 
-def test_turns_are_written_as_they_end_and_progress_is_told_before() -> None:
+def test_turns_are_written_as_they_end_and_progress_is_told_before(tmp_path: Path) -> None:
     steps = list(schedule([samples.clip("q1"), samples.clip("q2")], ("serial", "overlapped"), {"stepped": 1}))
     out = io.StringIO()
     told: list[tuple[Progress, int]] = []
@@ -63,7 +63,7 @@ def test_turns_are_written_as_they_end_and_progress_is_told_before() -> None:
             MonotonicClock(),
             monitor,
             out,
-            Path(),
+            tmp_path,
             lambda p: told.append((p, out.getvalue().count("\n"))),
         )
     assert [from_json(line) for line in out.getvalue().splitlines()] == turns
@@ -72,7 +72,7 @@ def test_turns_are_written_as_they_end_and_progress_is_told_before() -> None:
     assert told[-1][0].left_s is not None
 
 
-def test_a_mode_yet_to_come_is_expected_to_take_as_long_as_its_clips() -> None:
+def test_a_mode_yet_to_come_is_expected_to_take_as_long_as_its_clips(tmp_path: Path) -> None:
     clips = [samples.clip("q1", 20, 1)]
     steps = list(schedule(clips, ("overlapped",), {"stepped": 1, "live": 1}))[:2]
     steps.append(Step("live", 0, "overlapped", clips[0]))
@@ -84,12 +84,12 @@ def test_a_mode_yet_to_come_is_expected_to_take_as_long_as_its_clips() -> None:
             raise InterruptedError
 
     with MemoryMonitor(MonotonicClock()) as monitor, pytest.raises(InterruptedError):
-        execute(samples.stack(), steps, MonotonicClock(), monitor, io.StringIO(), Path(), tell)
+        execute(samples.stack(), steps, MonotonicClock(), monitor, io.StringIO(), tmp_path, tell)
     assert left[0] is None
     assert left[1:] == [pytest.approx(21, abs=1)] * 2
 
 
-def hung(step: Step, monkeypatch: pytest.MonkeyPatch) -> Turn:
+def hung(step: Step, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Turn:
     """What is left in the file of a run whose retriever hangs."""
 
     class Hangs(FakeRetriever):
@@ -102,7 +102,7 @@ def hung(step: Step, monkeypatch: pytest.MonkeyPatch) -> Turn:
     out = io.StringIO()
     try:
         with MemoryMonitor(MonotonicClock()) as monitor, pytest.raises(FirstsoundError) as told:
-            execute(samples.stack(retriever=Hangs([])), [step], MonotonicClock(), monitor, out, Path(), lambda _: None)
+            execute(samples.stack(retriever=Hangs([])), [step], MonotonicClock(), monitor, out, folder, lambda _: None)
     finally:
         released.set()
     assert "firstsound-turn still works, and what follows would be measured beside it" in str(told.value)
@@ -111,15 +111,17 @@ def hung(step: Step, monkeypatch: pytest.MonkeyPatch) -> Turn:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_stage_that_hangs_ends_the_run_and_is_told_by_the_place_where_it_hangs(
-    mode: Mode, monkeypatch: pytest.MonkeyPatch
+    mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    turn = hung(Step(mode, 0, "serial", samples.clip("q", 0.1, 0.6)), monkeypatch)
+    turn = hung(Step(mode, 0, "serial", samples.clip("q", 0.1, 0.6)), tmp_path, monkeypatch)
     assert turn.error is not None
     assert "not over after 1 s: it hangs in" in turn.error
     assert "in wait" in turn.error
 
 
-def test_a_synthesizer_that_goes_on_after_its_turn_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_synthesizer_that_goes_on_after_its_turn_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Hangs(FakeSynthesizer):
         def synthesize(self, text: str) -> Iterator[AudioChunk]:
             released.wait(10)
@@ -134,7 +136,20 @@ def test_a_synthesizer_that_goes_on_after_its_turn_ends_the_run(monkeypatch: pyt
             MemoryMonitor(MonotonicClock()) as monitor,
             pytest.raises(FirstsoundError, match="firstsound-speaker"),
         ):
-            execute(samples.stack(synthesizer=Hangs()), steps, MonotonicClock(), monitor, out, Path(), lambda _: None)
+            execute(samples.stack(synthesizer=Hangs()), steps, MonotonicClock(), monitor, out, tmp_path, lambda _: None)
     finally:
         released.set()
     assert out.getvalue().count("\n") == 1
+
+
+def test_when_the_whole_warm_up_fails_the_rest_is_not_run(tmp_path: Path) -> None:
+    clips = [samples.clip(f"q{i}") for i in range(2)]
+    steps = list(schedule(clips, ("serial", "overlapped"), {"stepped": 1}))
+    out = io.StringIO()
+    stack = samples.stack(retriever=FakeRetriever([]))
+    with (
+        MemoryMonitor(MonotonicClock()) as monitor,
+        pytest.raises(FirstsoundError, match="every turn of the step"),
+    ):
+        execute(stack, steps, MonotonicClock(), monitor, out, tmp_path, lambda _: None)
+    assert out.getvalue().count("\n") == 4
