@@ -77,9 +77,11 @@ def _converse(stack: Stack, draft: Draft, loudspeaker: Loudspeaker, clock: Clock
             draft.live = Live(
                 frame_lateness_ns=tuple(microphone.lateness_ns),
                 backlog_ns=backlog_ns,
+                # Without an endpoint there is nothing that their times could count from.
                 partials=tuple(
                     Partial(Span(WallTime(start_ns - draft.endpoint_ns), WallTime(end_ns - draft.endpoint_ns)), text)
                     for start_ns, end_ns, text in recognition.partials
+                    if draft.endpoint is not None
                 ),
                 speculation=speculator.settle() if draft.wiring == "speculative" else None,
             )

@@ -45,12 +45,17 @@ class Speculator:
             self._drop()
 
     def confirm(self, transcript: str) -> "_Try | None":
-        """The attempt that answers `transcript`, to be waited for; None where there is none, and then none goes on."""
+        """The attempt that answers `transcript`, to be waited for; None where there is none.
+
+        Then none goes on: the one that is given up has let go of the stack.
+        """
         with self._lock:
             if self._answers(transcript):
                 self._confirmed = True
                 return self._tries[-1]
             self._drop()
+            if self._tries:
+                self._tries[-1].join(ANSWER_TIMEOUT_S)
             return None
 
     def end(self) -> None:

@@ -348,10 +348,36 @@ def test_an_attempt_to_something_else_than_the_final_transcript_is_not_heard() -
     assert turn.wall.final and turn.wall.retrieved and turn.wall.final < turn.wall.retrieved
 
 
+def test_no_stage_is_asked_for_two_things_at_a_time_when_an_attempt_is_given_up() -> None:
+    class ChangesItsMind:
+        def hear(self, samples: Float32Audio, *, speech: bool) -> str | None:  # noqa: ARG002
+            return None if speech else "milk is white"
+
+        def finish(self) -> str:
+            return samples.TEXT
+
+    class OneAtATime(FakeSynthesizer):
+        busy = threading.Lock()
+
+        def synthesize(self, text: str) -> Iterator[AudioChunk]:
+            assert self.busy.acquire(blocking=False)
+            try:
+                MonotonicClock().sleep_ns(700 * MS)
+                yield from super().synthesize(text)
+            finally:
+                self.busy.release()
+
+    turn = speculate(samples.clip("q", 0.2, 0.6), new_transcription=ChangesItsMind, synthesizer=OneAtATime())
+    assert turn.error is None
+    assert turn.live and turn.live.speculation
+    assert turn.live.speculation.discarded == 1
+
+
 def test_a_turn_without_an_endpoint_leaves_no_attempt_behind() -> None:
     turn = speculate(samples.clip("q", 0.2, 0.3))
     assert turn.error is not None
     assert "audio ended before an endpoint" in turn.error
     assert turn.live and turn.live.speculation
     assert turn.live.speculation.discarded == turn.live.speculation.attempts
+    assert turn.live.partials == ()
     assert not [t for t in threading.enumerate() if t.name == "firstsound-attempt"]
