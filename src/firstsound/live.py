@@ -123,7 +123,7 @@ def _listen(
             draft.set_endpoint(hearing.samples, clock.now_ns(), spoken=hearing.spoken)
             return backlog.ns
         speech_frames = speech_frames + 1 if heard is Heard.SPEECH else 0
-        if speech_frames == GOING_ON_FRAMES:
+        if speech_frames >= GOING_ON_FRAMES:
             speculator.drop()
     raise draft.without_endpoint(hearing.samples)
 

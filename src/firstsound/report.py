@@ -15,7 +15,7 @@ from firstsound.budget import ALL_WIRINGS, BYTES_PER_GIB, CLOSURE_LINE, MEMORY_L
 from firstsound.clock import NS_PER_MS, NS_PER_S
 from firstsound.percentile import nearest_rank, rank
 from firstsound.quality import Quality
-from firstsound.suite import Results, clock_of, telling
+from firstsound.suite import Results, clock_of, faults, telling
 from firstsound.turn import (
     MODES,
     STAGES,
@@ -43,11 +43,13 @@ def _bound_wiring(results: Results, mode: Mode) -> Wiring:
     return (bound or wirings)[-1]
 
 
-def _word(verdict: Verdict | None) -> str:
+def _word(results: Results, verdict: Verdict | None) -> str:
     if verdict is None:
         return "NOT MEASURED"
     if verdict.breaks:
         return "OVER"
+    if faults(results, verdict.line):
+        return "FAILED"
     return "over (reported)" if verdict.exceeded else "within"
 
 
@@ -70,7 +72,7 @@ def _rows(results: Results, mode: Mode) -> tuple[list[str], list[list[str]]]:
             numbers = ["-"] * 3
             if verdict is not None:
                 numbers = [f"{x:.1f}" for x in (verdict.p50.observed, verdict.p95.observed, verdict.margin)]
-            row += [*numbers, _word(verdict)]
+            row += [*numbers, _word(results, verdict)]
         rows.append(row)
     return header, rows
 
@@ -126,7 +128,7 @@ def _memory(results: Results) -> list[str]:
             p50, p95 = verdict.p50, verdict.p95
             lines.append(
                 f"memory, {mode}: p50 {p50.observed / _MIB:.0f} MiB, p95 {p95.observed / _MIB:.0f} MiB (PSS, rank "
-                f"{p95.rank} of n={verdict.n}), limit {p50.limit / _MIB:.0f} MiB: {_word(verdict)}"
+                f"{p95.rank} of n={verdict.n}), limit {p50.limit / _MIB:.0f} MiB: {_word(results, verdict)}"
             )
     python = results.peaks_bytes[os.getpid()]
     servers_bytes = sum(peak for pid, peak in results.peaks_bytes.items() if pid != os.getpid())
@@ -297,6 +299,8 @@ def terminal(results: Results, width: int) -> str:
             table.add_column(name.replace(" ", "\n"), justify=justify, no_wrap=True)
         for row in rows:
             table.add_row(*(Text(cell) for cell in row))
+        for line in _too_busy(results, mode):
+            console.print(Text(line), soft_wrap=True)
         console.print(table)
         for line in _story(results, mode):
             console.print(Text(line), soft_wrap=True)
@@ -311,7 +315,6 @@ _MODE_TITLES: dict[Mode, str] = {"stepped": "stepped", "live": "live, off the re
 
 def _story(results: Results, mode: Mode) -> list[str]:
     return [
-        *_too_busy(results, mode),
         _sample_note(results, mode),
         *_saved(results, mode),
         *_quality(results, mode),
@@ -338,7 +341,7 @@ def markdown(results: Results) -> str:
     lines = ["### firstsound", ""]
     for mode in results.inputs.modes:
         header, rows = _rows(results, mode)
-        lines += [f"#### {_MODE_TITLES[mode]}", ""]
+        lines += [f"#### {_MODE_TITLES[mode]}", "", *_too_busy(results, mode), ""]
         lines += ["| " + " | ".join(cells) + " |" for cells in (header, ["---"] * len(header), *rows)]
         lines += _fenced(_story(results, mode))
     return "\n".join([*lines, *_fenced(_epilogue(results))])

@@ -28,11 +28,13 @@ class Speculator:
         self._lock = threading.Lock()
         self._tries: list[_Try] = []
         self._confirmed = False
+        self._over = False
+        """Nothing more is begun: an answer is confirmed or being given, or the turn has ended."""
 
     def begin(self, transcript: str) -> None:
         """Answer `transcript`, if that is not what is being answered already."""
         with self._lock:
-            if self._confirmed or self._answers(transcript) or not words(transcript):
+            if self._over or self._answers(transcript) or not words(transcript):
                 return
             self._drop()
             attempt = Attempt(transcript, self._kind, self._clock, self._play)
@@ -50,6 +52,7 @@ class Speculator:
         Then none goes on: the one that is given up has let go of the stack.
         """
         with self._lock:
+            self._over = True
             if self._answers(transcript):
                 self._confirmed = True
                 return self._tries[-1]
@@ -61,6 +64,7 @@ class Speculator:
     def end(self) -> None:
         """Give up whatever nobody has confirmed."""
         with self._lock:
+            self._over = True
             if self._tries and not self._confirmed:
                 self._drop()
 

@@ -114,6 +114,14 @@ def test_what_is_confirmed_is_neither_dropped_nor_replaced(played: list[AudioChu
     assert ahead.settle().attempts == 1
 
 
+def test_nothing_is_begun_once_the_turn_is_over(played: list[AudioChunk]) -> None:
+    """A decode that was under way at the clip's end may still come with a partial transcript."""
+    ahead, _ = speculator(played)
+    ahead.end()
+    ahead.begin("how do I brew")
+    assert ahead.settle().attempts == 0
+
+
 def test_a_failure_is_raised_only_where_the_answer_is_wanted(played: list[AudioChunk]) -> None:
     ahead, _ = speculator(played, retriever=FakeRetriever([]))
     ahead.begin("how do I brew")
