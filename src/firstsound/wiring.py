@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from queue import SimpleQueue
 
-from firstsound import prompt
+from firstsound import audio, prompt
 from firstsound.attempt import Attempt
 from firstsound.clock import Clock
 from firstsound.errors import StageError, in_stage
@@ -140,13 +140,18 @@ def _speak(stack: Stack, attempt: Attempt, text: str, clock: Clock) -> None:
         attempt.go_on()
         if not attempt.reached("first_fragment"):
             attempt.mark("first_fragment")
-        sounded = False
+        sounded = audible = False
         for chunk in stack.synthesizer.synthesize(text):
             attempt.go_on()
             attempt.receive(chunk, clock.now_ns())
             sounded = True
-        if not sounded and any(c.isalnum() for c in text):
+            audible = audible or audio.leading_silence_samples(chunk.samples, chunk.rate_hz) is not None
+        if not any(c.isalnum() for c in text):
+            return
+        if not sounded:
             raise StageError(f"no sound for {text!r}")
+        if not audible:
+            raise StageError(f"the answer has no audible sample for {text!r}")
 
 
 _JOIN: dict[Wiring, Callable[[Stack, Attempt, Iterator[str], Clock], None]] = {

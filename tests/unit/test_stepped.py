@@ -157,6 +157,16 @@ def test_a_failed_stage_is_named_and_what_was_reached_is_kept(
     assert turn.wall.first_sound is None or (kind == "overlapped" and told.startswith("llm"))
 
 
+def test_a_silent_fragment_in_an_answer_that_is_otherwise_heard_fails_the_turn() -> None:
+    class Swallows(FakeSynthesizer):
+        def synthesize(self, text: str) -> Iterator[AudioChunk]:
+            for chunk in super().synthesize(text):
+                yield AudioChunk(chunk.samples * (text != "Brew it with"), chunk.rate_hz)
+
+    turn = run(samples.stack(synthesizer=Swallows()))
+    assert turn.error == "synthesizer: the answer has no audible sample for 'Brew it with'"
+
+
 def test_a_clip_without_room_tone_ends_before_an_endpoint() -> None:
     turn = run(samples.stack(), silence_s=0.3)
     assert turn.error is not None
