@@ -1,6 +1,8 @@
 """Small recordings, manifests and stacks that several tests share."""
 
 import hashlib
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
@@ -13,7 +15,7 @@ from firstsound.adapters.incremental_transcription import IncrementalTranscripti
 from firstsound.clock import NS_PER_MS as MS
 from firstsound.clock import AudioTime, WallTime
 from firstsound.manifest import Clip
-from firstsound.stages import SAMPLE_RATE_HZ, Float32Audio, Passage, Recognizer, Stack
+from firstsound.stages import SAMPLE_RATE_HZ, AudioChunk, Float32Audio, Passage, Recognizer, Stack
 from firstsound.turn import AudioMarks, Turn, WallMarks
 
 TEXT = "how do I brew coffee"
@@ -55,6 +57,18 @@ def clip(query: str = "q01", speech_s: float = 0.5, silence_s: float = 1.0) -> C
     samples = spoken(speech_s, silence_s)
     end = AudioTime.from_samples(int(speech_s * SAMPLE_RATE_HZ) - 1, SAMPLE_RATE_HZ)
     return Clip(query, samples, TEXT, end, "p2", "0" * 64)
+
+
+class HangingSynthesizer(FakeSynthesizer):
+    """Speaks only once it is released."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.released = threading.Event()
+
+    def synthesize(self, text: str) -> Iterator[AudioChunk]:
+        self.released.wait(10)
+        return super().synthesize(text)
 
 
 def stack(**parts: object) -> Stack:

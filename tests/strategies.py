@@ -77,6 +77,7 @@ def lives(draw: st.DrawFn) -> Live:
         underruns_ns=tuple(draw(st.lists(durations_ns, max_size=2))),
         joint_jump=draw(st.floats(0, 2)),
         heard=draw(texts),
+        took_ns=draw(st.none() | durations_ns),
     )
 
 

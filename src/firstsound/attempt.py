@@ -14,7 +14,7 @@ class Attempt:
     """An answer in the making. Its marks are instants on the clock, since the endpoint may be yet to come."""
 
     def __init__(self, transcript: str, wiring: Wiring, clock: Clock, play: Callable[[AudioChunk], None]) -> None:
-        """Answer `transcript`; sound goes to `play`, once `release` has been called."""
+        """Answer `transcript`, in hand at this moment; sound goes to `play`, once `release` has been called."""
         self.wiring = wiring
         self.transcript = transcript
         self.passages: tuple[str, ...] = ()
@@ -27,7 +27,7 @@ class Attempt:
         """Pieces of text received: tokens, with most servers."""
         self._clock = clock
         self._play = play
-        self._marks_ns: dict[str, int] = {}
+        self._marks_ns = {"final": clock.now_ns()}
         self._lock = threading.Lock()
         self._held: list[AudioChunk] = []
         self._released = False

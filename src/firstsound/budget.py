@@ -100,6 +100,7 @@ class Guards(_Strict):
     fragment_word_error_rate: AtMost = AtMost(max=0.3)
     lost_answers: AtMost = AtMost(max=0)
     joint_jump: AtMost = AtMost(max=0.1)
+    pace: AtMost = AtMost(max=1.1)
 
 
 class Profile(_Strict):

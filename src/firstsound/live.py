@@ -31,6 +31,7 @@ def run_turn(
 
     Whatever a stage raises ends the turn, not the run: it is told in the turn's `error`, with the marks up to there.
     """
+    start_ns = clock.now_ns()
     draft = Draft(clip, round_, kind, "live")
     loudspeaker = Loudspeaker(clock)
     error = None
@@ -47,6 +48,8 @@ def run_turn(
             _judge(stack, draft, draft.endpoint, loudspeaker, taken)
         except StageError as e:
             error = error or str(e)
+    if draft.live is not None:
+        draft.live = replace(draft.live, took_ns=clock.now_ns() - start_ns)
     return draft.freeze(error)
 
 
@@ -99,6 +102,7 @@ def _answer(
     else:
         draft.attempt = Attempt(transcript, draft.wiring, clock, loudspeaker.play)
         draft.attempt.release()
+        speculator.clear()
         wiring.answer(stack, draft.attempt, clock)
     wiring.require_sound(draft.attempt)
 

@@ -9,9 +9,10 @@ from typing import Any
 import jiwer
 
 from firstsound.budget import AtMost, Budget
-from firstsound.clock import NS_PER_MS
+from firstsound.clock import NS_PER_MS, NS_PER_S
 from firstsound.manifest import Clip
 from firstsound.percentile import nearest_rank
+from firstsound.stages import SAMPLE_RATE_HZ
 from firstsound.text import words
 from firstsound.turn import Mode, Turn, Wiring
 
@@ -26,6 +27,7 @@ GUARDS: dict[Mode, tuple[str, ...]] = {
         "fragment_word_error_rate",
         "lost_answers",
         "joint_jump",
+        "pace",
     ),
 }
 LOST_WORD_ERROR_RATE = 0.5
@@ -58,6 +60,8 @@ class Quality:
     """By guard, what a reader needs who asks which turns it was."""
     joint_jump: float | None = None
     """Live: the largest step between samples where a chunk begins or ends; full scale is 1."""
+    pace: float | None = None
+    """Live: how long the turns took, as a multiple of the length of their clips and spoken answers."""
     committed_words: int | None = None
     """Live: words on which two partial transcripts in a row agreed (Macháček et al. 2023, LocalAgreement-2)."""
     changed_words: int | None = None
@@ -89,7 +93,7 @@ def assess(clips: Sequence[Clip], turns: Sequence[Turn]) -> Quality:
         ),
         silent_answers=sum(not turn.answer.strip() or turn.wall.first_sound is None for turn in turns),
         told=_tell(by_query, turns),
-        **(_assess_live(turns) if mode == "live" else {}),
+        **(_assess_live(by_query, turns) if mode == "live" else {}),
     )
 
 
@@ -112,7 +116,7 @@ def _heard_wrong(turn: Turn) -> float | None:
     return _word_error_rate([(words(turn.answer), words(turn.live.heard if turn.live else ""))])
 
 
-def _assess_live(turns: Sequence[Turn]) -> dict[str, Any]:
+def _assess_live(by_query: Mapping[str, Clip], turns: Sequence[Turn]) -> dict[str, Any]:
     lives = [turn.live for turn in turns if turn.live is not None]
     lateness_ns = [nearest_rank(live.frame_lateness_ns, 95) for live in lives if live.frame_lateness_ns]
     # An answer that was never spoken counts as words that were not heard.
@@ -133,9 +137,19 @@ def _assess_live(turns: Sequence[Turn]) -> dict[str, Any]:
         "fragment_word_error_rate": _word_error_rate(heads),
         "lost_answers": sum((_word_error_rate([pair]) or 0) >= LOST_WORD_ERROR_RATE for pair in answers),
         "joint_jump": max(jumps, default=None),
+        "pace": _pace(by_query, turns),
         "committed_words": sum(committed for committed, _ in changes),
         "changed_words": sum(changed for _, changed in changes),
     }
+
+
+def _pace(by_query: Mapping[str, Clip], turns: Sequence[Turn]) -> float | None:
+    timed = [(turn, turn.live, turn.live.took_ns) for turn in turns if turn.live is not None]
+    took_ns = [ns for _, _, ns in timed if ns is not None]
+    if not took_ns:
+        return None
+    asked_ns = sum(len(by_query[turn.query].samples) * NS_PER_S // SAMPLE_RATE_HZ for turn, _, _ in timed)
+    return sum(took_ns) / (asked_ns + sum(span.end - span.start for _, live, _ in timed for span in live.played))
 
 
 def _word_error_rate(pairs: Sequence[tuple[str, str]]) -> float | None:

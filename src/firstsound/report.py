@@ -185,7 +185,8 @@ def _heard(results: Results, wiring: Wiring, rounds: Sequence[Quality]) -> list[
     devices = (
         f"  microphone: frames late by {_worst(q.frame_lateness_ms for q in rounds)} ms (p95 of the worst turn); "
         f"loudspeaker: {sum(q.underruns or 0 for q in rounds)} underruns, largest step at a joint "
-        f"{_worst(q.joint_jump for q in rounds)} of full scale"
+        f"{_worst(q.joint_jump for q in rounds)} of full scale; "
+        f"the turns took {_worst(q.pace for q in rounds)} times the length of their clips and answers"
     )
     understanding = (
         f"  recognizer: backlog at the endpoint {backlog}; {changed} of {committed} committed words changed; recorded "
@@ -205,9 +206,12 @@ def _speculated(lives: Sequence[Live]) -> list[str]:
         return ["  speculation: NONE: the stack gave no partial transcript in a pause (new_transcription)"]
     discarded, attempts = sum(s.discarded for s in known), sum(s.attempts for s in known)
     tokens, cpu_s = sum(s.wasted_deltas for s in known), sum(s.wasted_cpu_ns for s in known) / NS_PER_S
-    return [
-        f"  speculation: {discarded} of {attempts} attempts discarded; wasted: {tokens} tokens, {cpu_s:.1f} s of CPU"
-    ]
+    waited_ms = max(s.waited_ns for s in known) / NS_PER_MS
+    told = (
+        f"  speculation: {discarded} of {attempts} attempts discarded; wasted: {tokens} tokens, {cpu_s:.1f} s of CPU; "
+        f"waited for one to let go at the endpoint: at most {waited_ms:.0f} ms (in retrieval)"
+    )
+    return [told]
 
 
 def _worst(values: Iterable[float | None]) -> str:
@@ -324,12 +328,17 @@ def _story(results: Results, mode: Mode) -> list[str]:
 
 
 def _too_busy(results: Results, mode: Mode) -> list[str]:
-    """A warning above all figures of a mode that was not fed in time."""
+    """What stands in place of the figures of a mode that was not fed in time."""
+    rounds = results.too_busy(mode)
+    if not rounds:
+        return []
     most_ms = results.inputs.budget.guards.frame_lateness_ms.max
-    rounds = [q for q in results.quality if q.mode == mode and q.frame_lateness_ms is not None]
-    late = [f"{q.wiring} round {q.round}" for q in rounds if not (q.frame_lateness_ms or 0) <= most_ms]
-    told = f"TOO BUSY: frames came more than {most_ms:g} ms late in {', '.join(late)}: these are no figures"
-    return [told] if late else []
+    where = ", ".join(f"{q.wiring} round {q.round} ({q.frame_lateness_ms:.1f} ms)" for q in rounds)
+    told = (
+        f"TOO BUSY: the microphone's frames came more than {most_ms:g} ms late in {where}. What a machine measures "
+        "that cannot feed audio in time is no figure, so none is given: run it again when the machine is free."
+    )
+    return [told]
 
 
 def _epilogue(results: Results) -> list[str]:

@@ -28,6 +28,7 @@ class Speculator:
         self._lock = threading.Lock()
         self._tries: list[_Try] = []
         self._confirmed = False
+        self._waited_ns = 0
         self._over = False
         """Nothing more is begun: an answer is confirmed or being given, or the turn has ended."""
 
@@ -47,19 +48,28 @@ class Speculator:
             self._drop()
 
     def confirm(self, transcript: str) -> "_Try | None":
-        """The attempt that answers `transcript`, to be waited for; None where there is none.
-
-        Then none goes on: the one that is given up has let go of the stack.
-        """
+        """The attempt that answers `transcript`, to be waited for; None where there is none: any other is given up."""
         with self._lock:
             self._over = True
             if self._answers(transcript):
                 self._confirmed = True
                 return self._tries[-1]
             self._drop()
-            if self._tries:
-                self._tries[-1].join(ANSWER_TIMEOUT_S)
             return None
+
+    def clear(self) -> None:
+        """Wait until what was given up has let go of the stack.
+
+        Raises:
+            StageError: it does not.
+        """
+        if not self._tries:
+            return
+        start_ns = self._clock.now_ns()
+        self._tries[-1].join(ANSWER_TIMEOUT_S)
+        self._waited_ns = self._clock.now_ns() - start_ns
+        if self._tries[-1].is_alive():
+            raise StageError(f"an answer that was given up still works after {ANSWER_TIMEOUT_S:.0f} s")
 
     def end(self) -> None:
         """Give up whatever nobody has confirmed."""
@@ -78,6 +88,7 @@ class Speculator:
             discarded=len(lost),
             wasted_deltas=sum(each.attempt.deltas for each in lost),
             wasted_cpu_ns=sum(each.cpu_ns for each in lost),
+            waited_ns=self._waited_ns,
         )
 
     def _answers(self, transcript: str) -> bool:

@@ -97,8 +97,16 @@ class Results:
         """The turns of one mode and wiring, without the warm-up."""
         return [t for t in self.turns if (t.mode, t.wiring) == (mode, wiring) and t.round != WARM_UP_ROUND]
 
+    def too_busy(self, mode: Mode) -> list[Quality]:
+        """The rounds of a mode in which the machine was too busy to feed audio in time."""
+        most_ms = self.inputs.budget.guards.frame_lateness_ms.max
+        known = [(q, q.frame_lateness_ms) for q in self.quality if q.mode == mode]
+        return [q for q, late_ms in known if late_ms is not None and late_ms > most_ms]
+
     def completed(self, mode: Mode, wiring: str) -> list[Turn]:
-        """The measured turns of one mode and wiring that did not fail."""
+        """The measured turns of one mode and wiring that did not fail; none where the machine was too busy."""
+        if self.too_busy(mode):
+            return []
         return [turn for turn in self.measured(mode, wiring) if turn.error is None]
 
     def failures(self, mode: Mode, wiring: str) -> list[Turn]:
@@ -414,7 +422,8 @@ def faults(results: Results, line: Line) -> list[str]:
             found.append(f"{line}: {measured} turns were run, {wanted} were asked for")
     verdict = results.verdict(line)
     if verdict is None:
-        found.append(f"{line}: nothing was measured")
+        why = ": the machine was too busy to feed audio in time" if results.too_busy(line.mode) else ""
+        found.append(f"{line}: nothing was measured{why}")
         return found
     return found + [_told(results, verdict, held) for held in verdict.breaks]
 

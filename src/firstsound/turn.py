@@ -70,6 +70,8 @@ class Speculation:
     """Pieces of text that the language model had written for those; tokens, with most servers."""
     wasted_cpu_ns: int
     """CPU time of this process and the stack's others while those ran; what else ran then is in it."""
+    waited_ns: int
+    """How long an answer begun anew at the endpoint waited for the last of those to let go; it is in `retrieval`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,8 @@ class Live:
     heard: str = ""
     """What the recognizer makes of the recorded answer."""
     speculation: Speculation | None = None
+    took_ns: int | None = None
+    """The whole turn, from the first thing made ready for it to the transcript of its recorded answer."""
 
 
 _PATHS = (

@@ -50,6 +50,7 @@ class _Speculation(_Strict):
     discarded: int
     wasted_deltas: int
     wasted_cpu_ns: int
+    waited_ns: int
 
 
 class _Live(_Strict):
@@ -61,6 +62,7 @@ class _Live(_Strict):
     underruns_ns: list[int]
     joint_jump: float | None
     heard: _Text
+    took_ns: _Ns
     speculation: _Speculation | None = Field(default=None, exclude_if=lambda value: value is None)
 
 
@@ -148,6 +150,7 @@ def _live_row(live: Live) -> _Live:
         underruns_ns=list(live.underruns_ns),
         joint_jump=live.joint_jump,
         heard=live.heard,
+        took_ns=live.took_ns,
         speculation=None if live.speculation is None else _Speculation(**asdict(live.speculation)),
     )
 
@@ -162,6 +165,7 @@ def _live(row: _Live) -> Live:
         underruns_ns=tuple(row.underruns_ns),
         joint_jump=row.joint_jump,
         heard=row.heard,
+        took_ns=row.took_ns,
         speculation=None if row.speculation is None else Speculation(**row.speculation.model_dump()),
     )
 

@@ -19,13 +19,12 @@ SYNTHESIS_TIMEOUT_S = 60.0
 
 
 def answer(stack: Stack, attempt: Attempt, clock: Clock) -> None:
-    """Go from the transcript, which is in hand at this moment, to the last sound of the answer.
+    """Go from the transcript to the last sound of the answer.
 
     Raises:
         CancelledError: the answer is not wanted any more.
         StageError: a stage failed; the message names it.
     """
-    attempt.mark("final")
     with in_stage("recognizer"):
         attempt.transcript = attempt.transcript.strip()
         if not attempt.transcript:

@@ -1,6 +1,7 @@
 """The suite as a user runs it: pytest, over a stack of ten lines from outside the package."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -30,6 +31,12 @@ def build(setup):
     writes = FakeLanguageModel(["Brew it", " with hot", " water."])
     yield Stack("mine", FakeEndpointer, hears, FakeRetriever(setup.passages), writes, FakeSynthesizer())
 """
+
+
+def with_part(project: pytest.Pytester, part: str) -> None:
+    """Give the stack a part of the project's own: a class derived from the fake whose place it takes."""
+    name, fake = re.match(r"class (\w+)\((\w+)\)", part).groups()  # type: ignore[union-attr]
+    project.makepyfile(mystack=STACK.format(final_ms=0).replace(f" {fake}(", f" {name}(") + "\n" + part)
 
 
 @pytest.fixture
@@ -148,11 +155,11 @@ def test_a_failed_turn_fails_every_line_of_its_wiring_and_is_told(project: pytes
 
 
 def test_a_slow_serial_wiring_is_only_reported(project: pytest.Pytester) -> None:
-    stack = STACK.format(final_ms=0).replace("FakeSynthesizer()", "Wordy()") + (
-        "\nclass Wordy(FakeSynthesizer):\n    def synthesize(self, text):\n"
-        "        self.delay.ms = 700 if len(text.split()) > 4 else 0\n        yield from super().synthesize(text)\n"
+    with_part(
+        project,
+        "class Wordy(FakeSynthesizer):\n    def synthesize(self, text):\n"
+        "        self.delay.ms = 700 if len(text.split()) > 4 else 0\n        yield from super().synthesize(text)\n",
     )
-    project.makepyfile(mystack=stack)
     result = run(project)
     assert result.ret == 0
     result.stdout.fnmatch_lines(["*first_sound *over (reported)*within*"])
@@ -204,10 +211,10 @@ def test_an_xfail_mark_excuses_nothing(project: pytest.Pytester) -> None:
 
 
 def test_a_warm_up_turn_that_fails_fails_its_lines(project: pytest.Pytester) -> None:
-    stack = STACK.format(final_ms=0).replace("FakeRetriever(", "Late(")
-    project.makepyfile(
-        mystack=stack + "\nclass Late(FakeRetriever):\n    asked = 0\n    def search(self, query, k):\n"
-        "        Late.asked += 1\n        return [] if Late.asked == 1 else super().search(query, k)\n"
+    with_part(
+        project,
+        "class Late(FakeRetriever):\n    asked = 0\n    def search(self, query, k):\n"
+        "        Late.asked += 1\n        return [] if Late.asked == 1 else super().search(query, k)\n",
     )
     result = run(project)
     assert result.ret == 1
@@ -272,10 +279,10 @@ def test_a_guard_that_breaks_says_which_query_and_what_was_heard(project: pytest
 
 
 def test_an_error_of_many_turns_is_told_once_a_line_and_with_its_place(project: pytest.Pytester) -> None:
-    stack = STACK.format(final_ms=0).replace("FakeRetriever(", "Late(")
-    project.makepyfile(
-        mystack=stack + "\nclass Late(FakeRetriever):\n    asked = 0\n    def search(self, query, k):\n"
-        "        Late.asked += 1\n        return super().search(query, k) if Late.asked < 9 else 1 / 0\n"
+    with_part(
+        project,
+        "class Late(FakeRetriever):\n    asked = 0\n    def search(self, query, k):\n"
+        "        Late.asked += 1\n        return super().search(query, k) if Late.asked < 9 else 1 / 0\n",
     )
     result = run(project)
     assert result.ret == 1
@@ -334,7 +341,7 @@ def test_live_turns_are_lines_of_their_own_and_their_recordings_are_kept(project
     project.makepyfile(mystack=live_stack())
     result = run(project, "--rounds=0", live_rounds=1)
     assert result.ret == 0
-    result.assert_outcomes(passed=52)
+    result.assert_outcomes(passed=55)
     result.stdout.fnmatch_lines(
         [
             "*live, off the recordings, in ms*",
@@ -382,15 +389,15 @@ firstsound.loudspeaker.Loudspeaker.play = late
     finally:
         loudspeaker.Loudspeaker.play = played  # type: ignore[method-assign]
     assert result.ret == 1
-    result.assert_outcomes(passed=49, failed=3)
+    result.assert_outcomes(passed=52, failed=3)
     result.stdout.fnmatch_lines(["closure, live overlapped: p50 (rank 2 of n=4) is 15?.? ms, above the limit of 10 ms"])
 
 
 def test_a_wiring_of_which_every_turn_failed_is_one_message_a_line(project: pytest.Pytester) -> None:
-    stack = STACK.format(final_ms=0).replace("FakeSynthesizer()", "Mute()")
-    project.makepyfile(
-        mystack=stack + "\nclass Mute(FakeSynthesizer):\n    def synthesize(self, text):\n"
-        "        return super().synthesize(text) if len(text.split()) > 3 else ()\n"
+    with_part(
+        project,
+        "class Mute(FakeSynthesizer):\n    def synthesize(self, text):\n"
+        "        return super().synthesize(text) if len(text.split()) > 3 else ()\n",
     )
     result = run(project)
     assert result.ret == 1

@@ -332,14 +332,17 @@ def test_who_goes_on_after_a_pause_is_answered_to_all_of_it() -> None:
     assert (turn.live.speculation.attempts, turn.live.speculation.discarded) == (2, 1)
 
 
+class ChangesItsMind:
+    """Understands in the pause what it takes back at the end."""
+
+    def hear(self, samples: Float32Audio, *, speech: bool) -> str | None:  # noqa: ARG002
+        return None if speech else "milk is white"
+
+    def finish(self) -> str:
+        return samples.TEXT
+
+
 def test_an_attempt_to_something_else_than_the_final_transcript_is_not_heard() -> None:
-    class ChangesItsMind:
-        def hear(self, samples: Float32Audio, *, speech: bool) -> str | None:  # noqa: ARG002
-            return None if speech else "milk is white"
-
-        def finish(self) -> str:
-            return samples.TEXT
-
     turn = speculate(samples.clip("q", 0.2, 0.6), new_transcription=ChangesItsMind)
     assert turn.error is None
     assert (turn.transcript, turn.passages) == (samples.TEXT, ("p2",))
@@ -349,13 +352,6 @@ def test_an_attempt_to_something_else_than_the_final_transcript_is_not_heard() -
 
 
 def test_no_stage_is_asked_for_two_things_at_a_time_when_an_attempt_is_given_up() -> None:
-    class ChangesItsMind:
-        def hear(self, samples: Float32Audio, *, speech: bool) -> str | None:  # noqa: ARG002
-            return None if speech else "milk is white"
-
-        def finish(self) -> str:
-            return samples.TEXT
-
     class OneAtATime(FakeSynthesizer):
         busy = threading.Lock()
 
@@ -371,6 +367,9 @@ def test_no_stage_is_asked_for_two_things_at_a_time_when_an_attempt_is_given_up(
     assert turn.error is None
     assert turn.live and turn.live.speculation
     assert turn.live.speculation.discarded == 1
+    # The transcript was there at once: the wait has a name of its own, and is in the stage that it kept waiting.
+    assert turn.wall.final and turn.wall.retrieved
+    assert turn.wall.final.ns < 100 * MS < turn.live.speculation.waited_ns <= turn.wall.retrieved - turn.wall.final
 
 
 def test_a_turn_without_an_endpoint_leaves_no_attempt_behind() -> None:

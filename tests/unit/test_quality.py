@@ -88,6 +88,7 @@ def live(turn: Turn, **facts: Any) -> Turn:  # noqa: ANN401 - whatever a live tu
         played=(SPAN,),
         joint_jump=0.01,
         heard=turn.answer,
+        took_ns=1,
     )
     return replace(turn, mode="live", live=replace(known, **facts))
 
@@ -105,10 +106,19 @@ def test_live_turns_are_held_to_how_they_were_fed_played_and_heard() -> None:
     assert assess(CLIPS, [live(GOOD[0], joint_jump=0.2), *turns[1:]]).joint_jump == 0.2
 
 
+def test_the_pace_is_what_the_turns_took_of_their_clips_and_answers() -> None:
+    second = WallTime(1_000 * MS)
+    turns = [live(turn, took_ns=2_000 * MS, played=(Span(WallTime(0), second),)) for turn in GOOD]
+    # Clips of 1.5 s and answers of 1 s.
+    assert assess(CLIPS, turns).pace == pytest.approx(2 / 2.5)
+    [told] = faults(budget(), "pace", [assess(CLIPS, [live(turn, took_ns=3_000 * MS) for turn in GOOD])])
+    assert told == "pace, live overlapped, round 0: 2 is above the limit of 1.1"
+
+
 def test_what_a_live_round_did_not_measure_is_no_zero_and_fails() -> None:
     q = assess(CLIPS, [failed(turn, mode="live", answer="") for turn in GOOD])
     assert (q.frame_lateness_ms, q.answer_word_error_rate, q.joint_jump) == (None, None, None)
-    for guard in ("frame_lateness_ms", "answer_word_error_rate", "fragment_word_error_rate", "joint_jump"):
+    for guard in ("frame_lateness_ms", "answer_word_error_rate", "fragment_word_error_rate", "joint_jump", "pace"):
         assert list(faults(budget(), guard, [q])) == [f"{guard}, live overlapped, round 0: nothing was measured"]
 
 

@@ -34,7 +34,8 @@ def turn(query: str, wiring: Wiring, later_ms: int, mode: Mode = "stepped") -> T
         played=(Span(moved["first_chunk"], moved["audio_end"]),),
         joint_jump=0.01,
         heard=TURN.answer,
-        speculation=Speculation(3, 1, 7, 250 * MS) if wiring == "speculative" else None,
+        took_ns=1_000 * MS,
+        speculation=Speculation(3, 1, 7, 250 * MS, 40 * MS) if wiring == "speculative" else None,
     )
     return replace(
         TURN,
@@ -145,12 +146,19 @@ def test_the_job_page_is_not_broken_by_what_was_said(error: str) -> None:
     assert "| perceived | both | 1950 |" in text
 
 
-def test_figures_of_a_machine_that_was_too_busy_are_headed_by_a_warning() -> None:
+def test_a_machine_that_was_too_busy_gives_no_figures() -> None:
     live = [turn(clip.query, wiring, 100, "live") for clip in CLIPS for wiring in WIRINGS_OF["live"]]
     assert live[1].live is not None
     live[1] = replace(live[1], live=replace(live[1].live, frame_lateness_ns=(MS,) * 9 + (6 * MS,)))
-    text = told(results(live))
-    assert "TOO BUSY: frames came more than 5 ms late in overlapped round 0: these are no figures" in text
+    busy = results(live)
+    text = told(busy)
+    assert "TOO BUSY: the microphone's frames came more than 5 ms late in overlapped round 0 (6.0 ms)." in text
+    assert row(text, "final").split().count("NOT") == 3
+    assert "ms: " not in text.replace("in ms", "")
+    for wiring in WIRINGS_OF["live"]:
+        line = budget.Line("final", "live", wiring)
+        assert busy.verdict(line) is None
+        assert faults(busy, line)[-1] == f"{line}: nothing was measured: the machine was too busy to feed audio in time"
     assert "TOO BUSY" not in told(results(live[2:] + live[:1] + [replace(live[1], live=live[2].live)]))
 
 

@@ -1,6 +1,5 @@
 import io
 import threading
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -8,12 +7,12 @@ import pytest
 import samples
 
 from firstsound import run, wiring
-from firstsound.adapters.fake import FakeRetriever, FakeSynthesizer
+from firstsound.adapters.fake import FakeRetriever
 from firstsound.clock import MonotonicClock
 from firstsound.errors import FirstsoundError
 from firstsound.memory import MemoryMonitor
 from firstsound.run import Progress, Step, execute, schedule
-from firstsound.stages import AudioChunk, Passage
+from firstsound.stages import Passage
 from firstsound.turn import MODES, WIRINGS, Mode, Turn, Wiring
 from firstsound.turnfile import from_json
 
@@ -122,13 +121,9 @@ def test_a_stage_that_hangs_ends_the_run_and_is_told_by_the_place_where_it_hangs
 def test_a_synthesizer_that_goes_on_after_its_turn_ends_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Hangs(FakeSynthesizer):
-        def synthesize(self, text: str) -> Iterator[AudioChunk]:
-            released.wait(10)
-            return super().synthesize(text)
-
-    released = threading.Event()
+    synthesizer = samples.HangingSynthesizer()
     monkeypatch.setattr(wiring, "SYNTHESIS_TIMEOUT_S", 0.05)
+    stack = samples.stack(synthesizer=synthesizer)
     steps = [Step("stepped", 0, "overlapped", samples.clip(f"q{i}")) for i in range(2)]
     out = io.StringIO()
     try:
@@ -136,9 +131,9 @@ def test_a_synthesizer_that_goes_on_after_its_turn_ends_the_run(
             MemoryMonitor(MonotonicClock()) as monitor,
             pytest.raises(FirstsoundError, match="firstsound-speaker"),
         ):
-            execute(samples.stack(synthesizer=Hangs()), steps, MonotonicClock(), monitor, out, tmp_path, lambda _: None)
+            execute(stack, steps, MonotonicClock(), monitor, out, tmp_path, lambda _: None)
     finally:
-        released.set()
+        synthesizer.released.set()
     assert out.getvalue().count("\n") == 1
 
 

@@ -47,6 +47,7 @@ LIVE = Live(
     underruns_ns=(),
     joint_jump=0.001,
     heard="It is noon.",
+    took_ns=5_000 * MS,
 )
 LIVE_ROW = {
     "timed_first_sound_ns": 340 * MS,
@@ -57,6 +58,7 @@ LIVE_ROW = {
     "underruns_ns": [],
     "joint_jump": 0.001,
     "heard": "It is noon.",
+    "took_ns": 5_000 * MS,
 }
 
 
