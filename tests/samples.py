@@ -56,7 +56,7 @@ def spoken(speech_s: float = 0.5, silence_s: float = 1.0, rate_hz: int = SAMPLE_
 def clip(query: str = "q01", speech_s: float = 0.5, silence_s: float = 1.0) -> Clip:
     samples = spoken(speech_s, silence_s)
     end = AudioTime.from_samples(int(speech_s * SAMPLE_RATE_HZ) - 1, SAMPLE_RATE_HZ)
-    return Clip(query, samples, TEXT, end, "p2", "0" * 64)
+    return Clip(query, samples, TEXT, AudioTime(0), end, "p2", "0" * 64)
 
 
 class HangingSynthesizer(FakeSynthesizer):

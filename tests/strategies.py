@@ -97,6 +97,7 @@ def complete_turns(draw: st.DrawFn) -> Turn:
         answer=draw(words),
         fragments=tuple(draw(st.lists(words, min_size=1, max_size=3))),
         cache=draw(caches),
+        speech_start=draw(st.none() | st.builds(AudioTime, st.integers(0, speech_end))),
         live=draw(lives()) if mode == "live" else None,
     )
 

@@ -2,12 +2,23 @@
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from firstsound import audio
 from firstsound.clock import NS_PER_S, Clock, WallTime
 from firstsound.errors import CancelledError
 from firstsound.stages import AudioChunk
 from firstsound.turn import Cache, Wiring
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """A chunk on its way out: which samples of the answer it holds, and when the first of them is due, on the clock."""
+
+    begin: int
+    end: int
+    start_ns: int
+    rate_hz: int
 
 
 class Attempt:
@@ -31,7 +42,11 @@ class Attempt:
         self._lock = threading.Lock()
         self._held: list[AudioChunk] = []
         self._released = False
+        self._ended = False
         self._play_end_ns = 0
+        self._onset = audio.Onset()
+        self._placed: list[_Placed] = []
+        """What was played up to the first audible sample."""
         self._cancelled = False
 
     def mark(self, name: str) -> int:
@@ -62,16 +77,36 @@ class Attempt:
                 self._sound(chunk, now_ns)
             self._held.clear()
             self._released = True
+            self._close()
+
+    def end(self) -> None:
+        """Note that all its sound has been received."""
+        with self._lock:
+            self._ended = True
+            self._close()
 
     def _sound(self, chunk: AudioChunk, at_ns: int) -> None:
-        """Play a chunk; its first audible sample is due right after the chunks before it, if there is none yet."""
+        """Play a chunk; its samples are due right after those of the chunks before it."""
         self._play(chunk)
         start_ns = max(at_ns, self._play_end_ns)
         self._play_end_ns = start_ns + len(chunk.samples) * NS_PER_S // chunk.rate_hz
         if not self.reached("first_sound"):
-            silence = audio.leading_silence_samples(chunk.samples, chunk.rate_hz)
-            if silence is not None:
-                self._marks_ns["first_sound"] = start_ns + silence * NS_PER_S // chunk.rate_hz
+            begin = self._placed[-1].end if self._placed else 0
+            self._placed.append(_Placed(begin, begin + len(chunk.samples), start_ns, chunk.rate_hz))
+            self._onset.hear(chunk.samples, chunk.rate_hz)
+            self._mark_first_sound()
+
+    def _close(self) -> None:
+        """Judge the last window, which may be a short one, once all has been played."""
+        if self._ended and self._released and self._placed and not self.reached("first_sound"):
+            self._onset.end(self._placed[-1].rate_hz)
+            self._mark_first_sound()
+
+    def _mark_first_sound(self) -> None:
+        at = self._onset.at_samples
+        if at is not None:
+            chunk = next(chunk for chunk in self._placed if at < chunk.end)
+            self._marks_ns["first_sound"] = chunk.start_ns + (at - chunk.begin) * NS_PER_S // chunk.rate_hz
 
     def cancel(self) -> None:
         """Let it end at the next opportunity."""

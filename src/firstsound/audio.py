@@ -16,6 +16,8 @@ _WINDOW_MS = 10
 _UNKNOWN_SIZE = 2**31
 """What writes a WAV to a pipe declares a size like this, since it cannot know it."""
 _INT16_SCALE = 32768
+_FORMATS = frozenset({"WAV", "WAVEX", "FLAC", "OGG"})
+"""Those of which a file that was cut short is known by its length."""
 
 
 def decode(data: bytes, name: str) -> tuple[Float32Audio, int]:
@@ -29,10 +31,13 @@ def decode(data: bytes, name: str) -> tuple[Float32Audio, int]:
     """
     try:
         with soundfile.SoundFile(io.BytesIO(data)) as file:
+            if file.format not in _FORMATS:
+                raise FirstsoundError(f"{name}: {file.format} cannot be checked for completeness; convert it to FLAC")
             expected, rate_hz = file.frames, file.samplerate
             samples = file.read(dtype="float32", always_2d=True)
     except (soundfile.SoundFileError, RuntimeError, TypeError, ValueError, MemoryError) as e:
-        raise FirstsoundError(f"{name}: not a readable recording: {e}") from e
+        told = str(e).partition(">: ")[2] or str(e)  # without the address of our buffer
+        raise FirstsoundError(f"{name}: not a readable recording: {told} Convert it to FLAC or WAV") from e
     if len(samples) == 0:
         raise FirstsoundError(f"{name}: the recording holds no samples")
     # libsndfile answers a file that ends early with fewer samples, in silence; of a WAV it even expects no more.
@@ -66,12 +71,45 @@ def to_float32(pcm: Int16Audio) -> Float32Audio:
     return pcm.astype(np.float32) / np.float32(_INT16_SCALE)
 
 
+class Onset:
+    """Finds the first audible window of a sound that comes piece by piece, wherever the pieces are cut."""
+
+    def __init__(self) -> None:
+        """Begin before the first sample, where windows are counted from."""
+        self._open: Float32Audio = np.zeros(0, dtype=np.float32)
+        self._passed_samples = 0
+        self.at_samples: int | None = None
+        """Where the first audible window begins; None as long as there was none."""
+
+    def hear(self, samples: Float32Audio, rate_hz: int) -> None:
+        """Hear the next samples: mono float32, shape (n,). A window is judged when all of it is there."""
+        if self.at_samples is not None:
+            return
+        window = _window_samples(rate_hz)
+        there = np.concatenate([self._open, samples])
+        whole = len(there) // window * window
+        silence = leading_silence_samples(there[:whole], rate_hz)
+        if silence is not None:
+            self.at_samples = self._passed_samples + silence
+        self._open = there[whole:]
+        self._passed_samples += whole
+
+    def end(self, rate_hz: int) -> None:
+        """Nothing more comes: what is left of the last window is judged as it is."""
+        if self.at_samples is None and leading_silence_samples(self._open, rate_hz) is not None:
+            self.at_samples = self._passed_samples
+
+
+def _window_samples(rate_hz: int) -> int:
+    return max(1, rate_hz * _WINDOW_MS // 1000)
+
+
 def leading_silence_samples(samples: Float32Audio, rate_hz: int) -> int | None:
     """How many samples pass before the first audible 10 ms window, or None where none is audible.
 
     `samples` are mono float32, shape (n,). The last window may be shorter than 10 ms.
     """
-    window = max(1, rate_hz * _WINDOW_MS // 1000)
+    window = _window_samples(rate_hz)
     for start in range(0, len(samples), window):
         piece = samples[start : start + window].astype(np.float64)
         rms = float(np.sqrt(np.mean(np.square(piece - piece.mean()))))

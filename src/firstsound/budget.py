@@ -46,7 +46,7 @@ class TimeLine(_Strict):
 class MemoryLine(_Strict):
     """A limit in GiB for the Python process and the servers together."""
 
-    limit_gib: Limit
+    limit_gib: Annotated[Limit, Field(lt=2**20)]
 
     @property
     def limits(self) -> tuple[float, float]:
@@ -108,6 +108,12 @@ class Profile(_Strict):
 
     p50: Force
     p95: Force
+
+    @model_validator(mode="after")
+    def _something_binds(self) -> Self:
+        if "bind" not in (self.p50, self.p95):
+            raise ValueError("neither p50 nor p95 is set to bind, so no line could fail")
+        return self
 
 
 def _default_wirings() -> dict[Wiring, Force]:

@@ -22,7 +22,8 @@ def load(path: Path) -> list[Passage]:
         FirstsoundError: the file is missing or empty, a line is not a passage, or an id is given twice.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        # Not splitlines(): JSON strings may hold characters at which that cuts.
+        lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as e:
         raise FirstsoundError(f"{path}: cannot be read: {e}") from e
     passages: dict[str, Passage] = {}

@@ -90,6 +90,7 @@ class Draft:
             answer=attempt.answer if attempt else "",
             fragments=tuple(attempt.fragments) if attempt else (),
             cache=attempt.cache if attempt else None,
+            speech_start=self.clip.speech_start,
             live=self.live,
             error=error,
         )

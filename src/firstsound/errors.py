@@ -32,15 +32,15 @@ def in_stage(name: str) -> Iterator[None]:
 
     Raises:
         CancelledError: it was raised inside; that is no failure.
-        StageError: something else was raised inside, whatever it was.
+        StageError: something else was raised inside, be it what ends a program; but not what the user's Ctrl-C raises.
     """
     try:
         yield
-    except CancelledError:
+    except (CancelledError, KeyboardInterrupt, GeneratorExit):
         raise
     except StageError as e:
         raise StageError(f"{name}: {e}") from e
-    except Exception as e:
+    except BaseException as e:
         place = extract_tb(e.__traceback__)[-1]
         raise StageError(
             f"{name}: {type(e).__name__}: {e} ({Path(place.filename).name}:{place.lineno}, in {place.name})"

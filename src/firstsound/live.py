@@ -17,8 +17,9 @@ from firstsound.microphone import Microphone
 from firstsound.recognition import Recognition, WholeUtterance
 from firstsound.recording import Recording
 from firstsound.speculation import Speculator
-from firstsound.stages import SAMPLE_RATE_HZ, Endpointer, Heard, Int16Audio, Stack
+from firstsound.stages import SAMPLE_RATE_HZ, Heard, Int16Audio, Stack, require_text
 from firstsound.turn import Live, Partial, Span, Turn, Wiring
+from firstsound.turn_end import TurnEnd
 
 GOING_ON_FRAMES = 5
 """So many frames of speech in a row after a pause, and the user goes on; less is a blip of the detector."""
@@ -61,14 +62,15 @@ def _converse(stack: Stack, draft: Draft, loudspeaker: Loudspeaker, clock: Clock
         new = stack.new_transcription
         transcription = WholeUtterance(stack.recognizer) if new is None else new()
     speculator = Speculator(stack, draft.wiring, clock, loudspeaker.play)
-    in_a_pause = speculator.begin if draft.wiring == "speculative" else None
+    ahead = draft.wiring == "speculative"
     backlog_ns = None
-    with Recognition(transcription, clock, in_a_pause) as recognition:
+    with Recognition(transcription, clock, speculator.hear if ahead else None) as recognition:
         try:
             with in_stage("endpointer"), microphone.on() as frames:
                 # The answer counts from the microphone's first sample, so that both sides lie on one time line.
                 loudspeaker.origin_ns = microphone.start_ns
-                backlog_ns = _listen(endpointer, frames, recognition, speculator, draft, clock)
+                turn_end = TurnEnd(stack.patience if ahead else None)
+                backlog_ns = _listen(Hearing(endpointer), turn_end, frames, recognition, speculator, draft, clock)
                 if new is None:
                     # What only stores the samples has not worked them off.
                     backlog_ns = None
@@ -86,7 +88,7 @@ def _converse(stack: Stack, draft: Draft, loudspeaker: Loudspeaker, clock: Clock
                     for start_ns, end_ns, text in recognition.partials
                     if draft.endpoint is not None
                 ),
-                speculation=speculator.settle() if draft.wiring == "speculative" else None,
+                speculation=speculator.settle() if ahead else None,
             )
 
 
@@ -94,11 +96,11 @@ def _answer(
     stack: Stack, draft: Draft, transcript: str, speculator: Speculator, loudspeaker: Loudspeaker, clock: Clock
 ) -> None:
     """Let the answer be heard that was begun ahead of the endpoint, if it is one to this transcript; else give one."""
-    ahead = speculator.confirm(transcript)
-    if ahead is not None:
-        draft.attempt, draft.floor_ns = ahead.attempt, clock.now_ns()
-        ahead.attempt.release()
-        ahead.wait()
+    begun = speculator.confirm(transcript)
+    if begun is not None:
+        draft.attempt, draft.floor_ns = begun.attempt, clock.now_ns()
+        begun.attempt.release()
+        begun.wait()
     else:
         draft.attempt = Attempt(transcript, draft.wiring, clock, loudspeaker.play)
         draft.attempt.release()
@@ -108,7 +110,8 @@ def _answer(
 
 
 def _listen(
-    endpointer: Endpointer,
+    hearing: Hearing,
+    turn_end: TurnEnd,
     frames: Iterator[Int16Audio],
     recognition: Recognition,
     speculator: Speculator,
@@ -116,14 +119,13 @@ def _listen(
     clock: Clock,
 ) -> int:
     """Hear frames until the endpoint; return how much audio, in ns, the recognizer had not yet worked off then."""
-    hearing = Hearing(endpointer)
     speech_frames = 0
     for frame in frames:
         heard, pieces = hearing.hear(frame)
         backlog = AudioTime.from_samples(recognition.backlog_samples, SAMPLE_RATE_HZ)
         for samples, speech in pieces:
             recognition.hear(samples, speech=speech)
-        if heard is Heard.ENDPOINT:
+        if turn_end.decide(heard, len(frame), recognition.given_samples, recognition.understood):
             draft.set_endpoint(hearing.samples, clock.now_ns(), spoken=hearing.spoken)
             return backlog.ns
         speech_frames = speech_frames + 1 if heard is Heard.SPEECH else 0
@@ -167,4 +169,4 @@ def _judge(stack: Stack, draft: Draft, endpoint: AudioTime, loudspeaker: Loudspe
     with in_stage("transcription of the recorded answer"):
         answer = audio.to_rate(audio.to_float32(taken.answer), taken.rate_hz)
         begin = first_sound_ns * SAMPLE_RATE_HZ // NS_PER_S - PRE_ROLL_SAMPLES
-        draft.live = replace(draft.live, heard=stack.recognizer.transcribe(answer[max(0, begin) :]))
+        draft.live = replace(draft.live, heard=require_text(stack.recognizer.transcribe(answer[max(0, begin) :])))

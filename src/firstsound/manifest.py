@@ -54,6 +54,7 @@ class Clip:
     samples: Float32Audio
     """16 kHz mono float32, shape (n,)."""
     text: str
+    speech_start: AudioTime
     speech_end: AudioTime
     expected_passage: str | None
     sha256: str
@@ -99,4 +100,12 @@ def _load_clip(folder: Path, entry: Entry) -> Clip:
         )
     if entry.speech_start_sample >= entry.speech_end_sample:
         raise FirstsoundError(f"{file}: speech_start_sample must come before speech_end_sample")
-    return Clip(Path(entry.file).stem, samples, entry.text, speech_end, entry.expected_passage, digest)
+    return Clip(
+        query=Path(entry.file).stem,
+        samples=samples,
+        text=entry.text,
+        speech_start=AudioTime.from_samples(entry.speech_start_sample, rate_hz),
+        speech_end=speech_end,
+        expected_passage=entry.expected_passage,
+        sha256=digest,
+    )

@@ -50,6 +50,7 @@ class Microphone:
                 if self._stop.is_set():
                     break
                 self.lateness_ns.append(max(0, self._clock.now_ns() - due_ns))
-                self._queue.put(self._pcm[end - size : end])
+                # A copy: a view would let a stage look at what has not been said yet.
+                self._queue.put(self._pcm[end - size : end].copy())
         finally:
             self._queue.put(None)

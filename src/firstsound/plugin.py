@@ -4,10 +4,12 @@ A test that asks for the fixture `budget_line` or `guard` is run once a line and
 them runs the whole suite; the others read its results.
 """
 
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from firstsound.suite import Inputs, Results
 
 _FIXTURES = ("budget_line", "guard")
+_NO_XDIST = "a budget cannot be judged by several processes: run it without xdist (-n 0)"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -50,6 +53,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=Path,
         metavar="FILE",
         help="the passages to search. Default: fixtures/corpus/passages.jsonl in the root folder",
+    )
+    parser.addini(
+        "firstsound_required",
+        "fail a pytest run over `testpaths` in which no budget line is collected",
+        type="bool",
+        default=False,
     )
     group.addoption(
         "--rounds",
@@ -144,19 +153,28 @@ class _Gate:
             from firstsound import suite  # noqa: PLC0415
 
             capture = self._config.pluginmanager.getplugin("capturemanager")
+            uncaptured = capture.global_and_fixture_disabled() if capture else nullcontext()
             try:
-                with capture.global_and_fixture_disabled(), _Teller() as tell, _traceback_of_what_breaks_off():
+                with uncaptured, _Teller() as tell, _traceback_of_what_breaks_off(), _stopped_by_sigterm():
                     self._results = suite.execute(self.inputs(), MonotonicClock(), self.folder, tell)
             except FirstsoundError as e:
-                self._broke_off = True
+                self._break_off()
                 # Every line would fail with the same words; once is enough.
                 pytest.exit(f"firstsound: {e}", returncode=pytest.ExitCode.TESTS_FAILED)
-            except Exception as e:  # noqa: BLE001 - a stack is anybody's code
-                self._broke_off = True
+            except (KeyboardInterrupt, pytest.exit.Exception):
+                self._break_off()
+                raise
+            except BaseException as e:  # noqa: BLE001 - a stack is anybody's code
+                self._break_off()
                 pytest.exit(
                     f"firstsound: the run broke off: {type(e).__name__}: {e}", returncode=pytest.ExitCode.TESTS_FAILED
                 )
         return self._results
+
+    def _break_off(self) -> None:
+        self._broke_off = True
+        # It would only say, in a warning, that there is nothing to save.
+        self._config._benchmarksession.json = None  # type: ignore[attr-defined] # noqa: SLF001 - it has no setter
 
     def judge(self, what: "Line", faults: list[str]) -> None:
         """Note that a line or guard was judged, and fail its test if it does not hold."""
@@ -168,19 +186,40 @@ class _Gate:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Before anything is deselected: is this a run of the budget suite?"""
         self._collected = any(name in getattr(item, "fixturenames", ()) for item in items for name in _FIXTURES)
+        if hasattr(self._config, "workeroutput"):
+            # The session that prints and exits collects nothing itself.
+            self._config.workeroutput["firstsound"] = self._collected
         if self._collected and not self._config.option.collectonly:
             if self._config.option.benchmark_json is None:
                 self._config._benchmarksession.json = self._config.option.benchmark_json = (  # type: ignore[attr-defined] # noqa: SLF001 - it has no setter
                     self._config.rootpath / "results" / utc_stamp() / "results.json"
                 )
             self.json_path = Path(self._config.option.benchmark_json)
-            # What an earlier run left must not pass for this one's if this one breaks off.
-            self.json_path.unlink(missing_ok=True)
+            try:
+                # What an earlier run left must not pass for this one's if this one breaks off.
+                self.json_path.unlink(missing_ok=True)
+            except OSError as e:
+                raise pytest.UsageError(f"firstsound: --benchmark-json={self.json_path} cannot be written: {e}") from e
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:  # noqa: ANN401 - xdist's own type
+        """Hear from one of xdist's processes what it collected."""
+        if getattr(node, "workeroutput", {}).get("firstsound"):
+            self.complaint = _NO_XDIST
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Fail the session if a line of the budget was not judged, or not kept: an xfail mark excuses nothing."""
-        if not self._collected or self._config.option.collectonly or hasattr(self._config, "workerinput"):
+        if self._config.option.collectonly or hasattr(self._config, "workerinput"):
+            return
+        if self.complaint:
+            session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+            return
+        if not self._collected:
+            required = self._config.getini("firstsound_required")
+            if required and self._config.args_source is not pytest.Config.ArgsSource.ARGS:
+                self.complaint = "no budget line was collected, and firstsound_required is set: run the whole suite"
+                session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
             return
         self.complaint = self._complain()
         if self.complaint and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
@@ -231,11 +270,26 @@ class _Gate:
 
 
 @contextmanager
+def _stopped_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM end the run as Ctrl-C does, so that the stack's processes are stopped."""
+
+    def stop(*_: object) -> None:
+        pytest.exit("firstsound: terminated (SIGTERM)", returncode=128 + signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, stop) if threading.current_thread() is threading.main_thread() else None
+    try:
+        yield
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
 def _traceback_of_what_breaks_off() -> Iterator[None]:
     """Print it while pytest does not capture: on the way out it keeps the words only."""
     try:
         yield
-    except FirstsoundError:
+    except (FirstsoundError, pytest.exit.Exception):
         raise
     except Exception:
         traceback.print_exc()
@@ -288,12 +342,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("guard", guards, indirect=True)
 
 
-def _marks(line: "Line") -> list[pytest.MarkDecorator]:
-    return [
-        pytest.mark.benchmark(group=_group(line), timer=_ReplayTimer()),
-        # A line of which nothing was measured fails in words of its own.
-        pytest.mark.filterwarnings("ignore:Benchmark fixture was not used at all"),
-    ]
+def _marks(line: "Line") -> pytest.MarkDecorator:
+    return pytest.mark.benchmark(group=_group(line), timer=_ReplayTimer())
 
 
 def _group(line: "Line") -> str:
@@ -316,11 +366,12 @@ def guard(request: pytest.FixtureRequest) -> "Guard":
     return Guard(request)
 
 
-def _require_benchmarks(*, disabled: bool) -> None:
-    if disabled:
+def _require_benchmarks(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):
+        pytest.fail(_NO_XDIST, pytrace=False)
+    if config._benchmarksession.disabled:  # type: ignore[attr-defined] # noqa: SLF001 - no getter
         pytest.fail(
-            "benchmarks are disabled (--benchmark-disable, or xdist's -n): a budget cannot be judged without them",
-            pytrace=False,
+            "benchmarks are disabled (--benchmark-disable): a budget cannot be judged without them", pytrace=False
         )
 
 
@@ -329,6 +380,7 @@ class BudgetLine:
 
     def __init__(self, request: pytest.FixtureRequest, benchmark: Any) -> None:  # noqa: ANN401
         """Made by the fixture."""
+        self._config = request.config
         self._gate = request.config.stash[_GATE]
         self._node = request.node
         self._benchmark = benchmark
@@ -338,7 +390,9 @@ class BudgetLine:
         """Put the line's samples into the benchmark table and JSON, and fail if the line does not hold."""
         from firstsound import suite  # noqa: PLC0415
 
-        _require_benchmarks(disabled=self._benchmark.disabled)
+        # Where nothing is measured, the line fails in words of its own.
+        self._benchmark.skipped = True
+        _require_benchmarks(self._config)
         results = self._gate.results()
         verdict = results.verdict(self.line)
         if verdict is not None:
@@ -362,7 +416,11 @@ class Guard:
         """Fail if the guard does not hold in any round."""
         from firstsound import quality  # noqa: PLC0415
 
-        _require_benchmarks(disabled=self._config._benchmarksession.disabled)  # type: ignore[attr-defined] # noqa: SLF001 - no getter
+        _require_benchmarks(self._config)
         results = self._gate.results()
         rounds = [q for q in results.quality if (q.mode, q.wiring) == (self.line.mode, self.line.wiring)]
-        self._gate.judge(self.line, list(quality.faults(results.inputs.budget, self.line.name, rounds)))
+        faults = list(quality.faults(results.inputs.budget, self.line.name, rounds))
+        wanted = results.inputs.settings.rounds[self.line.mode]
+        if len(rounds) < wanted:
+            faults.append(f"{self.line}: {len(rounds)} rounds were run, {wanted} were asked for")
+        self._gate.judge(self.line, faults)

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Self
 
@@ -9,11 +10,23 @@ import numpy as np
 
 from firstsound.clock import Clock
 from firstsound.errors import StageError
-from firstsound.stages import Float32Audio, Recognizer, Transcription
+from firstsound.stages import Float32Audio, Recognizer, Transcription, require_text
+from firstsound.text import words
 
 FINAL_TIMEOUT_S = 60.0
 """How long after the endpoint the recognizer may work before the turn fails."""
 END_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Understood:
+    """A partial transcript."""
+
+    samples: int
+    """How many of the samples given it covers."""
+    transcript: str
+    stable: bool
+    """Whether the one before had the same words."""
 
 
 class WholeUtterance:
@@ -37,21 +50,28 @@ class Recognition:
     """Works off what it is given in its own time; what it has not come to is its backlog."""
 
     def __init__(
-        self, transcription: Transcription, clock: Clock, in_a_pause: Callable[[str], None] | None = None
+        self, transcription: Transcription, clock: Clock, tell: Callable[[str, bool], None] | None = None
     ) -> None:
-        """Listen within a `with` statement; a partial transcript that is made in a pause is handed to `in_a_pause`."""
+        """Listen within a `with` statement; `tell` is given each partial transcript, and whether the user spoke on."""
         self._transcription = transcription
         self._clock = clock
-        self._in_a_pause = in_a_pause
+        self._tell = tell
         self._queue: SimpleQueue[tuple[Float32Audio, bool] | None] = SimpleQueue()
         self._given_samples = 0
         self._done_samples = 0
         self._abandoned = False
         self._text = ""
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
+        self.understood: Understood | None = None
+        """The newest partial transcript."""
         self.partials: list[tuple[int, int, str]] = []
         """For each partial transcript, when work on it began and ended on the clock, and the text."""
         self._thread = threading.Thread(target=self._work, name="firstsound-recognition", daemon=True)
+
+    @property
+    def given_samples(self) -> int:
+        """How many samples it was given."""
+        return self._given_samples
 
     @property
     def backlog_samples(self) -> int:
@@ -95,12 +115,16 @@ class Recognition:
                     return
                 start_ns = self._clock.now_ns()
                 text = self._transcription.hear(samples, speech=speech)
+                if text is not None:
+                    require_text(text)
                 self._done_samples += len(samples)
                 if text is not None:
                     self.partials.append((start_ns, self._clock.now_ns(), text))
-                    if self._in_a_pause is not None and not speech:
-                        self._in_a_pause(text)
+                    stable = self.understood is not None and words(text) == words(self.understood.transcript)
+                    self.understood = Understood(self._done_samples, text, stable)
+                    if self._tell is not None:
+                        self._tell(text, speech)
             if not self._abandoned:
-                self._text = self._transcription.finish()
-        except Exception as e:  # noqa: BLE001 - raised where the transcript is wanted
+                self._text = require_text(self._transcription.finish())
+        except BaseException as e:  # noqa: BLE001 - raised where the transcript is wanted
             self._failure = e

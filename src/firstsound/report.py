@@ -15,7 +15,7 @@ from firstsound.budget import ALL_WIRINGS, BYTES_PER_GIB, CLOSURE_LINE, MEMORY_L
 from firstsound.clock import NS_PER_MS, NS_PER_S
 from firstsound.percentile import nearest_rank, rank
 from firstsound.quality import Quality
-from firstsound.suite import Results, clock_of, faults, telling
+from firstsound.suite import SUMMARY_TITLE, Results, clock_of, faults, telling
 from firstsound.turn import (
     MODES,
     STAGES,
@@ -23,6 +23,7 @@ from firstsound.turn import (
     Mode,
     Turn,
     Wiring,
+    closure_ns,
     first_sound_parts_ns,
     perceived_of_ns,
     stages_ns,
@@ -159,6 +160,9 @@ def _quality(results: Results, mode: Mode) -> list[str]:
     lines = []
     for wiring in results.inputs.wirings_of(mode):
         rounds = [q for q in results.quality if (q.mode, q.wiring) == (mode, wiring)]
+        if not rounds:
+            lines.append(f"quality, {wiring}: NOT MEASURED")
+            continue
         hits = [q.hit_at_1 for q in rounds if q.hit_at_1 is not None]
         hit = f"hit@1 at least {min(hits):.3f}" if hits else "hit@1 not measured (no clip names its passage)"
         lines.append(
@@ -209,7 +213,8 @@ def _speculated(lives: Sequence[Live]) -> list[str]:
     waited_ms = max(s.waited_ns for s in known) / NS_PER_MS
     told = (
         f"  speculation: {discarded} of {attempts} attempts discarded; wasted: {tokens} tokens, {cpu_s:.1f} s of CPU; "
-        f"waited for one to let go at the endpoint: at most {waited_ms:.0f} ms (in retrieval)"
+        f"waited for one to let go at the endpoint: at most {waited_ms:.0f} ms (in retrieval); "
+        f"{sum(s.prefills for s in known)} prompts read ahead, {sum(s.prefill_cpu_ns for s in known) / NS_PER_S:.1f} s"
     )
     return [told]
 
@@ -347,13 +352,32 @@ def _epilogue(results: Results) -> list[str]:
 
 def markdown(results: Results) -> str:
     """The report for a job page."""
-    lines = ["### firstsound", ""]
+    lines = [SUMMARY_TITLE, ""]
     for mode in results.inputs.modes:
         header, rows = _rows(results, mode)
         lines += [f"#### {_MODE_TITLES[mode]}", "", *_too_busy(results, mode), ""]
         lines += ["| " + " | ".join(cells) + " |" for cells in (header, ["---"] * len(header), *rows)]
         lines += _fenced(_story(results, mode))
+    if "live" in results.inputs.modes:
+        lines += _silences(results)
     return "\n".join([*lines, *_fenced(_epilogue(results))])
+
+
+def _silences(results: Results) -> list[str]:
+    """The recorded silence of every live turn against the sum of its marks, in ms, a row a turn."""
+    rows = [
+        (turn.query, turn.round, turn.wiring, perceived_of_ns(turn), closure_ns(turn))
+        for wiring in results.inputs.wirings_of("live")
+        for turn in results.completed("live", wiring)
+    ]
+    cells = [
+        f"| {query} | {round_} | {wiring} | {silence / NS_PER_MS:.1f} | {(silence - lost) / NS_PER_MS:.1f} | "
+        f"{lost / NS_PER_MS:+.2f} |"
+        for query, round_, wiring, silence, lost in rows
+    ]
+    head = ["| query | round | wiring | recorded silence, ms | sum of the marks, ms | closure, ms |", "|---" * 6 + "|"]
+    title = f"The recorded silence against the sum of the marks, {len(rows)} live turns"
+    return ["", f"<details><summary>{title}</summary>", "", *head, *cells, "", "</details>", ""]
 
 
 def _fenced(lines: Sequence[str]) -> list[str]:

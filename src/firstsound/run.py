@@ -84,8 +84,8 @@ def execute(
         turns_file.write(to_json(turn) + "\n")
         turns_file.flush()
         _nothing_goes_on_after(turn)
-        if step.round == WARM_UP_ROUND:
-            _stop_if_all_failed(step.mode, turns, steps)
+        if step.round == WARM_UP_ROUND and _all_failed(step.mode, turns, steps):
+            break
         took_ns.setdefault(step.mode, []).append(clock.now_ns() - start_ns)
     return turns
 
@@ -99,12 +99,12 @@ def _run_turn(stack: Stack, step: Step, clock: Clock, recordings: Path) -> Turn:
 
 def _in_time(step: Step, run_turn: Callable[[], Turn]) -> Turn:
     """The turn, or one that says where it hangs: a stage in this process cannot be stopped, only left."""
-    outcome: list[Turn | Exception] = []
+    outcome: list[Turn | BaseException] = []
 
     def run() -> None:
         try:
             outcome.append(run_turn())
-        except Exception as e:  # noqa: BLE001 - raised in the thread that waits
+        except BaseException as e:  # noqa: BLE001 - raised in the thread that waits
             outcome.append(e)
 
     thread = threading.Thread(target=run, name="firstsound-turn", daemon=True)
@@ -115,6 +115,8 @@ def _in_time(step: Step, run_turn: Callable[[], Turn]) -> Turn:
             return turn
         case [Exception() as e]:
             raise e
+        case [BaseException() as e]:
+            raise FirstsoundError(f"{type(e).__name__} ended a turn of {step.clip.query}: {e}") from e
     frame = sys._current_frames().get(thread.ident or 0)  # noqa: SLF001 - documented, whatever its name
     where = traceback.extract_stack(frame)[-1] if frame else "its end"
     return Draft(step.clip, step.round, step.wiring, step.mode).freeze(
@@ -122,19 +124,21 @@ def _in_time(step: Step, run_turn: Callable[[], Turn]) -> Turn:
     )
 
 
-def _stop_if_all_failed(mode: Mode, turns: Sequence[Turn], steps: Sequence[Step]) -> None:
-    """Do not spend a quarter of an hour on what cannot work.
+def _all_failed(mode: Mode, turns: Sequence[Turn], steps: Sequence[Step]) -> bool:
+    """Whether the warm-up of a mode is over and each of its turns has failed: the rest need not be tried.
 
     Raises:
-        FirstsoundError: the warm-up of a mode is over, and each of its turns has failed.
+        FirstsoundError: so it is, and nothing else was measured.
     """
     warm_up = [turn for turn in turns if turn.mode == mode]
     whole = len(warm_up) == sum((step.mode, step.round) == (mode, WARM_UP_ROUND) for step in steps)
-    if whole and all(turn.error for turn in warm_up):
+    failed = whole and all(turn.error for turn in warm_up)
+    if failed and len(warm_up) == len(turns):
         raise FirstsoundError(
             f"every turn of the {mode} warm-up failed, so the rest was not run; the last, {warm_up[-1].name}: "
             f"{warm_up[-1].error}"
         )
+    return failed
 
 
 def _nothing_goes_on_after(turn: Turn) -> None:

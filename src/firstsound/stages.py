@@ -23,6 +23,9 @@ Float32Audio = NDArray[np.float32]
 SAMPLE_RATE_HZ = 16_000
 """The rate at which a stack hears the user; clips are converted to it on loading."""
 
+LOUDEST = 2.0
+"""A synthesizer may overshoot full scale, which is ±1, and is clipped; beyond this its samples are on another scale."""
+
 
 @dataclass(frozen=True, slots=True)
 class Passage:
@@ -30,6 +33,10 @@ class Passage:
 
     id: str
     text: str
+
+    def __post_init__(self) -> None:
+        require_text(self.id)
+        require_text(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +75,7 @@ class AudioChunk:
     """A piece of the answer's sound: mono float32 samples, shape (n,), full scale at ±1. It keeps a copy of its own.
 
     Raises:
-        ValueError: the samples are of another type or shape, or not finite, or the rate is not positive.
+        ValueError: the samples are of another type, shape or scale, or not finite, or the rate is no positive int.
     """
 
     samples: Float32Audio
@@ -79,10 +86,25 @@ class AudioChunk:
             raise ValueError(f"a chunk is 1-d float32, not {self.samples.ndim}-d {self.samples.dtype}")
         if not np.isfinite(self.samples).all():
             raise ValueError("a chunk holds samples that are not finite numbers")
+        if np.abs(self.samples).max(initial=0) > LOUDEST:
+            raise ValueError(
+                f"a chunk reaches {np.abs(self.samples).max():.6g}, but full scale is 1: were these samples integers?"
+            )
         # A synthesizer may use its buffer again while this is being played.
         object.__setattr__(self, "samples", self.samples.copy())
-        if self.rate_hz <= 0:
-            raise ValueError(f"a chunk's rate must be positive, not {self.rate_hz} Hz")
+        if type(self.rate_hz) is not int or self.rate_hz <= 0:
+            raise ValueError(f"a chunk's rate must be a positive int, not {self.rate_hz!r}")
+
+
+def require_text(said: object) -> str:
+    """What a stage gave as text, if it is.
+
+    Raises:
+        TypeError: it is not.
+    """
+    if not isinstance(said, str):
+        raise TypeError(f"text is wanted, not {type(said).__name__}")
+    return said
 
 
 class Heard(Enum):
@@ -91,7 +113,7 @@ class Heard(Enum):
     SILENCE = "silence"
     SPEECH = "speech"
     ENDPOINT = "endpoint"
-    """The user is done; what follows is not asked for."""
+    """The user is done. Who has more patience may go on: what follows is judged as if this had not been said."""
 
 
 class Endpointer(Protocol):
@@ -125,6 +147,17 @@ class Transcription(Protocol):
 
     def finish(self) -> str:
         """The final transcript, or "" where there was no speech; nothing more will be heard."""
+        ...
+
+
+class Patience(Protocol):
+    """Knows how long to wait for somebody who has fallen silent, by what they have said."""
+
+    def __call__(self, transcript: str, *, stable: bool) -> int | None:
+        """How much silence, in ms, ends an utterance that reads `transcript` so far; None leaves it to the endpointer.
+
+        `stable`: the partial transcript before had the same words.
+        """
         ...
 
 
@@ -168,6 +201,13 @@ class Stack:
     synthesizer: Synthesizer
     new_transcription: Callable[[], Transcription] | None = None
     """Begins a streaming transcription, for live turns; without it, the recognizer hears the utterance at its end."""
+    patience: Patience | None = None
+    """Makes the endpoint of speculative turns follow what is understood; without it, the endpointer alone decides."""
+    prefill: Callable[[Prompt], None] | None = None
+    """Lets the language model read a prompt that begins like one that may come, while the user still speaks, so that
+    the answer to that one begins sooner; for speculative turns."""
+    lead_in_ms: int | None = None
+    """How much silence, in ms, is left before the first audible sample of an answer; without it, all there is."""
     pids: Callable[[], Iterable[int]] = tuple
     """The other processes that serve the stack, for the memory line; called at every sample."""
     facts: Mapping[str, Any] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from firstsound.draft import Draft
 from firstsound.errors import StageError, in_stage
 from firstsound.hearing import Hearing
 from firstsound.manifest import Clip
-from firstsound.stages import Float32Audio, Heard, Stack
+from firstsound.stages import Float32Audio, Heard, Stack, require_text
 from firstsound.turn import Turn, Wiring
 
 
@@ -23,7 +23,7 @@ def run_turn(stack: Stack, clip: Clip, round_: int, kind: Wiring, clock: Clock) 
         utterance = _listen(stack, draft)
         draft.endpoint_ns = clock.now_ns()
         with in_stage("recognizer"):
-            transcript = stack.recognizer.transcribe(utterance)
+            transcript = require_text(stack.recognizer.transcribe(utterance))
         draft.attempt = Attempt(transcript, kind, clock, play=lambda _: None)
         draft.attempt.release()
         wiring.answer(stack, draft.attempt, clock)
@@ -41,9 +41,10 @@ def _listen(stack: Stack, draft: Draft) -> Float32Audio:
         hearing = Hearing(endpointer)
         utterance: list[Float32Audio] = []
         size = endpointer.frame_samples
+        # A copy: a view would let a stage look at the rest of the clip.
         # The last frame is dropped if it is partial: a detector takes whole frames only.
         for start in range(0, len(pcm) - size + 1, size):
-            heard, pieces = hearing.hear(pcm[start : start + size])
+            heard, pieces = hearing.hear(pcm[start : start + size].copy())
             utterance += [samples for samples, _ in pieces]
             if heard is Heard.ENDPOINT:
                 draft.set_endpoint(hearing.samples, 0, spoken=hearing.spoken)

@@ -1,5 +1,6 @@
 """Everything between the command line and the verdicts: load the inputs, run the stack, hold the results."""
 
+import json
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -19,6 +20,7 @@ from firstsound.quality import GUARDS, Quality, assess
 from firstsound.stages import Passage, Setup, Stack, StackBuilder
 from firstsound.turn import MODES, WARM_UP_ROUND, WIRINGS_OF, Mode, Turn, Wiring, closure_ns, perceived_of_ns, stages_ns
 
+SUMMARY_TITLE = "### firstsound"
 MEMORY_INTERVAL_S = 1.0
 """A sample of 700 MiB takes a core 20 to 50 ms, so they are kept apart; peaks come from the kernel's own mark."""
 
@@ -166,6 +168,12 @@ def load(settings: Settings) -> Inputs:
         )
     b = budget.load(settings.budgets)
     b.profile(settings.profile)
+    for mode in MODES:
+        if settings.rounds.get(mode, 0) and not any(b.wirings.get(w) == "bind" for w in WIRINGS_OF[mode]):
+            raise FirstsoundError(
+                f"{settings.budgets}: wirings: none of {', '.join(WIRINGS_OF[mode])} is set to bind, so no {mode} turn "
+                "could fail the run"
+            )
     clips, passages = manifest.load(settings.clips), corpus.load(settings.corpus)
     known = {passage.id for passage in passages}
     for clip in clips:
@@ -220,6 +228,7 @@ def execute(inputs: Inputs, clock: Clock, folder: Path, tell: Callable[[run.Prog
                 turns = run.execute(stack, steps, clock, monitor, turns_file, recordings, tell)
             facts = _facts(inputs, stack, bounds)
             problems += limits.oversized(facts["pools"], bounds.threads)
+            problems += _oversized(stack, bounds)
     except Exception as e:
         # What was measured is whole by now; only the stack did not stop as it should.
         if not facts:
@@ -230,12 +239,11 @@ def execute(inputs: Inputs, clock: Clock, folder: Path, tell: Callable[[run.Prog
     throttled_after = limits.throttled()
     if throttled_before is not None and throttled_after is not None:
         facts["throttled"] = asdict(throttled_after - throttled_before)
-    quality = [
-        assess(inputs.clips, [turn for turn in turns if (turn.mode, turn.round, turn.wiring) == (mode, round_, wiring)])
-        for mode in inputs.modes
-        for round_ in range(inputs.settings.rounds[mode])
-        for wiring in inputs.wirings_of(mode)
-    ]
+    rounds: dict[tuple[Mode, Wiring, int], list[Turn]] = {}
+    for turn in turns:
+        if turn.round != WARM_UP_ROUND:
+            rounds.setdefault((turn.mode, turn.wiring, turn.round), []).append(turn)
+    quality = [assess(inputs.clips, group) for group in rounds.values()]
     _write_traces(turns, folder / "traces")
     results = Results(
         inputs,
@@ -270,11 +278,39 @@ def _started(inputs: Inputs, bounds: limits.Limits) -> Iterator[Stack]:
     with starting as stack:
         if not isinstance(stack, Stack):
             raise FirstsoundError(f"--stack {name}: yields {type(stack).__name__}, not a Stack")
+        try:
+            json.dumps(dict(stack.facts), allow_nan=False)
+        except (TypeError, ValueError) as e:
+            raise FirstsoundError(f"--stack {name}: Stack.facts goes into a JSON file, and cannot: {e}") from e
         yield stack
 
 
+def _oversized(stack: Stack, bounds: limits.Limits) -> list[str]:
+    """A sentence for each thread count that the stack itself tells, and that is beyond what the container allows."""
+    told = stack.facts.get("threads", {})
+    known = told.items() if isinstance(told, Mapping) else ()
+    return [
+        f"the stack's {name} has {threads} threads where the container allows {bounds.threads}; size it by "
+        "Setup.threads"
+        for name, threads in known
+        if isinstance(threads, int) and threads > bounds.threads
+    ]
+
+
 def _clear(folder: Path) -> None:
-    """Delete what an earlier run has written: it must not pass for this one's if this one breaks off."""
+    """Delete what an earlier run has written: it must not pass for this one's if this one breaks off.
+
+    Raises:
+        FirstsoundError: another file has the name that one of ours must have.
+    """
+    for name, beginning in (("summary.md", SUMMARY_TITLE), ("turns.jsonl", '{"version": ')):
+        file = folder / name
+        said = file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
+        if said and not said.startswith(beginning):
+            raise FirstsoundError(
+                f"{file} is not firstsound's, and would be written over; choose a folder of its own with "
+                "--benchmark-json=FOLDER/NAME"
+            )
     conditions = [(mode, wiring) for mode in MODES for wiring in WIRINGS_OF[mode]]
     patterns = [f"traces/*-{mode}-{wiring}.json" for mode, wiring in conditions]
     patterns += [f"recordings/*-{wiring}-*.flac" for mode, wiring in conditions if mode == "live"]

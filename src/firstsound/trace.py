@@ -43,7 +43,7 @@ class _Bar:
     end: str
 
 
-_START = "first_sample"
+_START = "speech_start"
 # A viewer drops what overlaps on one lane: the bars of a lane must follow each other, mark by mark.
 _BARS = (
     _Bar("user", "speech", _START, "speech_end"),
@@ -160,8 +160,8 @@ def _on_axis_ns(endpoint: AudioTime, moment: WallTime) -> int:
 
 
 def _axis_ns(turn: Turn) -> dict[str, int]:
-    """The marks that were reached and the clip's first sample, all on the trace's axis."""
-    at = {_START: 0, "speech_end": turn.audio.speech_end.ns}
+    """The marks that were reached and the beginning of speech, all on the trace's axis; without its label, from 0."""
+    at = {_START: 0 if turn.speech_start is None else turn.speech_start.ns, "speech_end": turn.audio.speech_end.ns}
     endpoint = turn.audio.endpoint
     if endpoint is not None:
         at["endpoint"] = endpoint.ns

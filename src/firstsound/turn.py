@@ -72,6 +72,10 @@ class Speculation:
     """CPU time of this process and the stack's others while those ran; what else ran then is in it."""
     waited_ns: int
     """How long an answer begun anew at the endpoint waited for the last of those to let go; it is in `retrieval`."""
+    prefills: int = 0
+    """How often the language model read a prompt ahead while the user spoke."""
+    prefill_cpu_ns: int = 0
+    """CPU time while it did, and while the passages for it were searched; counted as that of the attempts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +134,8 @@ class Turn:
     answer: str = ""
     fragments: tuple[str, ...] = ()
     cache: Cache | None = None
+    speech_start: AudioTime | None = None
+    """The first sample of the user's speech, from the label; None in turns that were written without it."""
     live: Live | None = None
     error: str | None = None
 
@@ -144,6 +150,8 @@ class Turn:
         for name, ns in marks_ns(self.audio).items():
             if ns is not None and ns < 0:
                 raise ValueError(f"mark {name} is {ns} ns: before the first sample")
+        if self.speech_start is not None and self.speech_start > self.audio.speech_end:
+            raise ValueError("speech starts after its end")
         wall = {name: ns for name, ns in marks_ns(self.wall).items() if ns is not None}
         for name, ns in wall.items():
             if ns < 0:

@@ -51,6 +51,8 @@ class _Speculation(_Strict):
     wasted_deltas: int
     wasted_cpu_ns: int
     waited_ns: int
+    prefills: int
+    prefill_cpu_ns: int
 
 
 class _Live(_Strict):
@@ -79,6 +81,7 @@ class _Row(_Strict):
     answer: _Text
     fragments: list[_Text]
     cache: Cache | None
+    speech_start_ns: int | None = Field(default=None, exclude_if=lambda value: value is None)
     live: _Live | None = Field(default=None, exclude_if=lambda live: live is None)
     error: _Text | None
 
@@ -98,6 +101,7 @@ def to_json(turn: Turn) -> str:
         answer=turn.answer,
         fragments=list(turn.fragments),
         cache=turn.cache,
+        speech_start_ns=None if turn.speech_start is None else turn.speech_start.ns,
         live=None if turn.live is None else _live_row(turn.live),
         error=turn.error,
     )
@@ -130,6 +134,7 @@ def from_json(line: str) -> Turn:
             answer=row.answer,
             fragments=tuple(row.fragments),
             cache=row.cache,
+            speech_start=_audio(row.speech_start_ns),
             live=None if row.live is None else _live(row.live),
             error=row.error,
         )

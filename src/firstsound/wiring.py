@@ -1,7 +1,7 @@
 """Answer the user: retrieve, write and speak, joined serially or overlapped, and mark what happens when."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from queue import SimpleQueue
 
@@ -10,7 +10,8 @@ from firstsound.attempt import Attempt
 from firstsound.clock import Clock
 from firstsound.errors import StageError, in_stage
 from firstsound.fragment import fragments
-from firstsound.stages import Delta, Finish, Prompt, Stack
+from firstsound.lead_in import without_lead_in
+from firstsound.stages import AudioChunk, Delta, Finish, Passage, Prompt, Stack, require_text
 from firstsound.turn import Cache, Wiring
 
 PASSAGES_PER_PROMPT = 1
@@ -26,7 +27,7 @@ def answer(stack: Stack, attempt: Attempt, clock: Clock) -> None:
         StageError: a stage failed; the message names it.
     """
     with in_stage("recognizer"):
-        attempt.transcript = attempt.transcript.strip()
+        attempt.transcript = require_text(attempt.transcript).strip()
         if not attempt.transcript:
             raise StageError("no speech was recognized")
     with in_stage("retriever"):
@@ -34,10 +35,13 @@ def answer(stack: Stack, attempt: Attempt, clock: Clock) -> None:
         attempt.mark("retrieved")
         if not passages:
             raise StageError("no passage was found")
+        if not all(isinstance(passage, Passage) for passage in passages):
+            raise StageError(f"search() gave {passages!r:.80}, which are not all Passages")
         attempt.passages = tuple(passage.id for passage in passages)
     attempt.go_on()
     pieces = _read_reply(stack, attempt, prompt.build(attempt.transcript, passages))
     _JOIN[attempt.wiring](stack, attempt, pieces, clock)
+    attempt.end()
 
 
 def require_sound(attempt: Attempt) -> None:
@@ -98,7 +102,7 @@ def _serial(stack: Stack, attempt: Attempt, pieces: Iterator[str], clock: Clock)
     attempt.fragments.append(text)
     with in_stage("synthesizer"):
         attempt.mark("first_fragment")
-        chunks = list(stack.synthesizer.synthesize(text))
+        chunks = list(_sound(stack, attempt, text))
         if not chunks:
             raise StageError(f"no sound for {text!r}")
         received_ns = clock.now_ns()
@@ -115,8 +119,8 @@ def _overlapped(stack: Stack, attempt: Attempt, pieces: Iterator[str], clock: Cl
         try:
             for text in iter(queue.get, None):
                 _speak(stack, attempt, text, clock)
-        except StageError as e:
-            failure.append(e)
+        except BaseException as e:  # noqa: BLE001 - whatever ends this thread ends the answer
+            failure.append(e if isinstance(e, StageError) else StageError(f"synthesizer: {type(e).__name__}: {e}"))
 
     speaker = threading.Thread(target=speak_all, name="firstsound-speaker", daemon=True)
     speaker.start()
@@ -139,18 +143,35 @@ def _speak(stack: Stack, attempt: Attempt, text: str, clock: Clock) -> None:
         attempt.go_on()
         if not attempt.reached("first_fragment"):
             attempt.mark("first_fragment")
-        sounded = audible = False
-        for chunk in stack.synthesizer.synthesize(text):
+        onset = audio.Onset()
+        rate_hz = None
+        for chunk in _sound(stack, attempt, text):
             attempt.go_on()
             attempt.receive(chunk, clock.now_ns())
-            sounded = True
-            audible = audible or audio.leading_silence_samples(chunk.samples, chunk.rate_hz) is not None
+            rate_hz = chunk.rate_hz
+            onset.hear(chunk.samples, rate_hz)
         if not any(c.isalnum() for c in text):
             return
-        if not sounded:
+        if rate_hz is None:
             raise StageError(f"no sound for {text!r}")
-        if not audible:
+        onset.end(rate_hz)
+        if onset.at_samples is None:
             raise StageError(f"the answer has no audible sample for {text!r}")
+
+
+def _sound(stack: Stack, attempt: Attempt, text: str) -> Iterator[AudioChunk]:
+    """The sound of `text`; of the silence before an answer's first sound, what the stack wants left out is."""
+    chunks = _checked(stack.synthesizer.synthesize(text))
+    if stack.lead_in_ms is None or attempt.sent:
+        return chunks
+    return without_lead_in(chunks, stack.lead_in_ms)
+
+
+def _checked(chunks: Iterable[AudioChunk]) -> Iterator[AudioChunk]:
+    for chunk in chunks:
+        if not isinstance(chunk, AudioChunk):
+            raise StageError(f"synthesize() gave {type(chunk).__name__}, which is no AudioChunk")
+        yield chunk
 
 
 _JOIN: dict[Wiring, Callable[[Stack, Attempt, Iterator[str], Clock], None]] = {

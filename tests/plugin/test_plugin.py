@@ -3,6 +3,10 @@
 import json
 import re
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +18,6 @@ import firstsound.report  # noqa: F401 - loaded here once: pytester forgets what
 from firstsound import loudspeaker
 from firstsound.turn import WIRINGS, perceived_of_ns
 from firstsound.turnfile import from_json
-
-# pytest-benchmark says so where a run broke off before anything was measured.
-pytestmark = pytest.mark.filterwarnings("ignore:Not saving anything")
 
 ROOT = Path(__file__).parents[2]
 
@@ -133,11 +134,147 @@ def test_a_line_that_is_not_judged_fails_the_run(project: pytest.Pytester, args:
     result.stdout.fnmatch_lines(["firstsound: FAILED: not judged: *final, stepped overlapped*"])
 
 
-@pytest.mark.parametrize("args", [("--benchmark-disable",), ("-n", "2")])
-def test_disabled_benchmarks_fail_the_run(project: pytest.Pytester, args: tuple[str, ...]) -> None:
-    result = run(project, *args)
+def test_disabled_benchmarks_fail_the_run(project: pytest.Pytester) -> None:
+    result = run(project, "--benchmark-disable")
     assert result.ret == 1
     result.stdout.fnmatch_lines(["*benchmarks are disabled*a budget cannot be judged*"])
+
+
+EXCUSE_ALL = """
+import pytest
+def pytest_collection_modifyitems(items):
+    for item in items:
+        item.add_marker(pytest.mark.{mark})
+"""
+STUB_ALL = """
+import pytest
+class Stub:
+    def check(self): pass
+@pytest.fixture
+def budget_line(): return Stub()
+@pytest.fixture
+def guard(): return Stub()
+"""
+
+
+@pytest.mark.parametrize(
+    ("conftest", "args"),
+    [
+        ("", ()),
+        ("", ("--benchmark-skip",)),
+        (EXCUSE_ALL.format(mark="xfail"), ()),
+        (EXCUSE_ALL.format(mark="skip"), ()),
+        (STUB_ALL, ()),
+    ],
+)
+def test_a_run_by_several_processes_fails_whatever_excuses_it(
+    project: pytest.Pytester, conftest: str, args: tuple[str, ...]
+) -> None:
+    project.makeconftest(conftest)
+    result = run(project, "-n", "1", *args)
+    assert result.ret != 0
+    result.stdout.fnmatch_lines(["*a budget cannot be judged by several processes: run it without xdist*"])
+
+
+@pytest.mark.parametrize("args", [("--ignore=test_budgets.py",), ("--ignore=test_budgets.py", "--benchmark-skip")])
+def test_a_run_of_all_tests_without_a_budget_line_fails_where_lines_are_required(
+    project: pytest.Pytester, args: tuple[str, ...]
+) -> None:
+    project.makepyfile(test_other="def test_it(): pass")
+    assert run(project, *args).ret == 0
+    project.makeini("[pytest]\nfirstsound_required = true\ntestpaths = .\n")
+    result = run(project, *args)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["firstsound: FAILED: no budget line was collected, and firstsound_required is set*"])
+    # Who names a file wants that file.
+    assert run(project, "test_other.py").ret == 0
+
+
+@pytest.mark.parametrize("path", ["fixtures", "mystack.py/r.json"])
+def test_a_path_that_cannot_be_written_is_one_message(project: pytest.Pytester, path: str) -> None:
+    result = run(project, f"--benchmark-json={path}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: firstsound: --benchmark-json={path} cannot be written: *"])
+
+
+@pytest.mark.parametrize("name", ["summary.md", "turns.jsonl"])
+def test_a_file_of_somebody_elses_is_not_written_over(project: pytest.Pytester, name: str) -> None:
+    (project.path / name).write_text("my own notes")
+    result = run(project, "--benchmark-json=r.json")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(
+        [f"*{name} is not firstsound's, and would be written over; choose a folder of its own*"]
+    )
+    assert (project.path / name).read_text() == "my own notes"
+
+
+@pytest.mark.parametrize(
+    ("facts", "told"),
+    [
+        ('{"p": float("nan")}', "*Stack.facts goes into a JSON file, and cannot: *"),
+        ('{"s": {1, 2}}', "*Stack.facts goes into a JSON file, and cannot: *not JSON serializable*"),
+        ('{"threads": {"onnxruntime": 64}}', "firstsound: FAILED: the stack's onnxruntime has 64 threads where the *"),
+    ],
+)
+def test_what_a_stack_tells_of_itself_is_checked(project: pytest.Pytester, facts: str, told: str) -> None:
+    stack = STACK.format(final_ms=0).replace("FakeSynthesizer())", f"FakeSynthesizer(), facts={facts})")
+    project.makepyfile(mystack=stack)
+    result = run(project)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines([told])
+
+
+def test_a_mode_in_which_nothing_binds_is_refused(project: pytest.Pytester) -> None:
+    budget = project.path / "budgets.yaml"
+    budget.write_text(budget.read_text().replace("overlapped: bind", "overlapped: report"))
+    result = run(project)
+    assert result.ret != 0
+    result.stdout.fnmatch_lines(["*wirings: none of serial, overlapped is set to bind, so no stepped turn could fail*"])
+
+
+def test_what_was_measured_in_one_mode_is_kept_when_the_next_cannot_be(project: pytest.Pytester) -> None:
+    overlapped_only(project)
+    project.makepyfile(
+        mystack=live_stack(FakeSynthesizer="Tires()")
+        + "class Tires(FakeSynthesizer):\n    asked = 0\n    def synthesize(self, text):\n"
+        "        Tires.asked += 1\n        return super().synthesize(text) if Tires.asked <= 24 else ()\n"
+    )
+    result = run(project, live_rounds=1)
+    assert result.ret == 1
+    document = json.loads((project.path / "out/r.json").read_text())
+    assert {b["extra_info"]["mode"] for b in document["benchmarks"]} == {"stepped", "live"}
+    assert [b["extra_info"]["budget"] for b in document["benchmarks"] if b["extra_info"]["mode"] == "live"] == [
+        "memory"
+    ]
+    result.stdout.fnmatch_lines(
+        ["*underruns, live overlapped: 0 rounds were run, 1 were asked for*", "quality, overlapped: NOT MEASURED"]
+    )
+
+
+def test_sigterm_ends_the_run_and_the_stack_is_stopped(project: pytest.Pytester) -> None:
+    project.makepyfile(
+        mystack=STACK.format(final_ms=0).replace("    yield", "    open('up', 'w').close()\n    try:\n        yield")
+        + "    finally:\n        open('down', 'w').close()\n"
+    )
+    slow = (project.path / "mystack.py").read_text().replace("Delay(0)", "Delay(1000)")
+    (project.path / "mystack.py").write_text(slow)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--stack=mystack:build",
+        "--live-rounds=0",
+        "--benchmark-json=out/r.json",
+    ]
+    with subprocess.Popen(command, cwd=project.path, stdout=subprocess.PIPE) as process:
+        while not (project.path / "up").exists():
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.terminate()
+        out, _ = process.communicate(timeout=30)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert b"terminated (SIGTERM)" in out
+    assert (project.path / "down").exists()
 
 
 def test_a_failed_turn_fails_every_line_of_its_wiring_and_is_told(project: pytest.Pytester) -> None:

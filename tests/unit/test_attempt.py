@@ -81,3 +81,32 @@ def test_an_answer_that_is_not_wanted_goes_no_further(attempt: Attempt) -> None:
     assert attempt.cancelled
     with pytest.raises(CancelledError, match="not wanted any more"):
         attempt.go_on()
+
+
+@pytest.mark.parametrize("size", [1, 32, 99, 2_000])
+def test_the_first_sound_is_where_it_is_wherever_chunks_are_cut(
+    clock: SteppedClock, attempt: Attempt, size: int
+) -> None:
+    origin_ns = clock.now_ns()
+    attempt.release()
+    whole = chunk(37).samples
+    for i in range(0, len(whole), size):
+        attempt.receive(AudioChunk(whole[i : i + size], RATE_HZ), clock.now_ns())
+    assert attempt.wall(origin_ns)["first_sound"] == WallTime(30 * MS)
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_a_sound_that_is_shorter_than_a_window_counts_once_it_is_known_to_be_all(
+    clock: SteppedClock,
+    attempt: Attempt,
+    held: bool,  # noqa: FBT001
+) -> None:
+    if not held:
+        attempt.release()
+    attempt.receive(AudioChunk(chunk(0).samples[:70], RATE_HZ), clock.now_ns())
+    assert not attempt.reached("first_sound")
+    attempt.end()
+    if held:
+        assert not attempt.reached("first_sound")
+        attempt.release()
+    assert attempt.reached("first_sound")

@@ -53,8 +53,8 @@ def test_a_wav_that_went_through_a_pipe_and_knows_no_size_loads() -> None:
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (b"", "not a readable recording"),
-        (b"hello, this is text", "not a readable recording"),
+        (b"", "not a readable recording: Format not recognised. Convert it to FLAC or WAV"),
+        (b"hello, this is text", "not a readable recording: Format not recognised. Convert it to FLAC or WAV"),
         (encoded()[:20], "not a readable recording"),
         (encoded(kind="FLAC")[:2000], "clip: "),
         (encoded()[:44], "holds no samples"),
@@ -103,3 +103,31 @@ def test_audible_is_above_minus_45_dbfs_without_the_mean() -> None:
     assert audio.leading_silence_samples(tone(16_000, 0.1, 0.0077), 16_000) is None
     assert audio.leading_silence_samples(np.full(1600, 0.5, dtype=np.float32), 16_000) is None
     assert audio.leading_silence_samples(np.zeros(0, dtype=np.float32), 16_000) is None
+
+
+@pytest.mark.parametrize("size", [1, 7, 220, 221, 480, 100_000])
+@pytest.mark.parametrize("silence", [0, 1, 132, 2_205])
+@pytest.mark.parametrize("length", [100, 4_410])
+def test_the_onset_is_where_it_is_wherever_the_sound_is_cut(size: int, silence: int, length: int) -> None:
+    """A soft beginning, whose windows are audible or not by where they lie."""
+    rise = np.linspace(0, 0.05, length) * np.sin(2 * np.pi * 120 / 22_050 * np.arange(length))
+    whole = np.concatenate([np.zeros(silence), rise]).astype(np.float32)
+    onset = audio.Onset()
+    for i in range(0, len(whole), size):
+        onset.hear(whole[i : i + size], 22_050)
+    onset.end(22_050)
+    assert onset.at_samples == audio.leading_silence_samples(whole, 22_050)
+    assert onset.at_samples is not None
+
+
+def test_silence_has_no_onset() -> None:
+    onset = audio.Onset()
+    onset.hear(np.zeros(1_000, dtype=np.float32), 16_000)
+    onset.end(16_000)
+    assert onset.at_samples is None
+
+
+@pytest.mark.parametrize("kind", ["AIFF", "AU", "W64"])
+def test_a_format_whose_loss_cannot_be_seen_is_refused(kind: str) -> None:
+    with pytest.raises(FirstsoundError, match=f"clip: {kind} cannot be checked for completeness"):
+        audio.decode(encoded(kind=kind), "clip")

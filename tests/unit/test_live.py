@@ -178,7 +178,7 @@ def test_the_recognizer_hears_from_before_the_first_speech_up_to_the_endpoint() 
     clip = samples.clip("q", 0.2, 0.3)
     silence = np.zeros(SAMPLE_RATE_HZ // 2, dtype=np.float32)
     later = AudioTime(clip.speech_end.ns + 500 * MS)
-    clip = type(clip)("q", np.concatenate([silence, clip.samples]), clip.text, later, clip.expected_passage, "")
+    clip = replace(clip, samples=np.concatenate([silence, clip.samples]), speech_end=later)
     heard: list[Float32Audio] = []
 
     class Listens:
@@ -377,6 +377,6 @@ def test_a_turn_without_an_endpoint_leaves_no_attempt_behind() -> None:
     assert turn.error is not None
     assert "audio ended before an endpoint" in turn.error
     assert turn.live and turn.live.speculation
-    assert turn.live.speculation.discarded == turn.live.speculation.attempts
+    assert turn.live.speculation.discarded == turn.live.speculation.attempts == 1
     assert turn.live.partials == ()
     assert not [t for t in threading.enumerate() if t.name == "firstsound-attempt"]

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from sse_starlette.sse import EventSourceResponse
 
 from firstsound.adapters import llama_server
 from firstsound.adapters.llama_server import LlamaServer
@@ -174,3 +175,49 @@ def test_a_busy_port_is_told_before_anything_is_started(tmp_path: Path) -> None:
 )
 def test_exit_codes_are_told_in_words(code: int, words: str) -> None:
     assert llama_server.exit_in_words(code).startswith(words)
+
+
+def test_a_server_that_hangs_is_given_up_before_its_ping_passes_for_life() -> None:
+    assert EventSourceResponse.DEFAULT_PING_INTERVAL > llama_server.READ_TIMEOUT_S
+
+
+@pytest.mark.parametrize(
+    ("server", "told"),
+    [
+        ("import time\ntime.sleep(60)", r"was not ready on 127.0.0.1:\d+ after 1 s"),
+        (
+            (
+                "import socket, sys, time\nat = ('127.0.0.1', int(sys.argv[sys.argv.index('--port') + 1]))\n"
+                "with socket.create_server(at):\n    time.sleep(60)"
+            ),
+            r"on 127.0.0.1:\d+ answers no request: the server sent nothing for 0 s",
+        ),
+    ],
+)
+def test_a_server_that_comes_up_and_does_not_answer_is_told_and_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: str, told: str
+) -> None:
+    package = tmp_path / "llama_cpp"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "server.py").write_text(server)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(llama_server, "START_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(llama_server, "READ_TIMEOUT_S", 0.3)
+    threads = llama_server.ServerThreads(1, 1)
+    starting = llama_server.running(tmp_path / "none", threads, MonotonicClock(), warm_up=PROMPT)
+    with pytest.raises(FirstsoundError, match=told):
+        starting.__enter__()
+
+
+def test_a_prompt_is_read_ahead_and_what_is_wrong_is_told(tmp_path: Path) -> None:
+    answer = b'{"choices": []}'
+    with serving(tmp_path, b"HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n" + answer) as server:
+        server.prefill(PROMPT)
+    with (
+        serving(tmp_path, b"HTTP/1.1 500 Oh\r\nContent-Length: 4\r\n\r\nlost") as server,
+        pytest.raises(StageError, match="HTTP 500: lost"),
+    ):
+        server.prefill(PROMPT)
+    with serving(tmp_path, b"") as server, pytest.raises(StageError, match="RemoteProtocolError"):
+        server.prefill(PROMPT)

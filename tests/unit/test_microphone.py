@@ -13,6 +13,8 @@ def test_each_frame_comes_when_its_last_sample_has_passed_and_a_partial_one_neve
     with microphone.on() as frames:
         heard = list(frames)
     assert [frame.tolist() for frame in heard] == [PCM[i : i + 320].tolist() for i in (0, 320, 640)]
+    # Nothing of what is yet to be said can be reached from a frame.
+    assert not any(np.shares_memory(frame, PCM) for frame in heard)
     assert microphone.start_ns == 5_000 * MS
     assert clock.now == 5_060 * MS
     assert microphone.lateness_ns == [0, 0, 0]

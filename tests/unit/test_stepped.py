@@ -1,5 +1,6 @@
 """What a turn records, serial and overlapped, and how each stage's failure is told."""
 
+import asyncio
 import threading
 from collections.abc import Iterator
 
@@ -18,7 +19,7 @@ from firstsound.adapters.fake import (
 )
 from firstsound.audio import to_int16
 from firstsound.clock import NS_PER_MS, AudioTime, MonotonicClock
-from firstsound.stages import AudioChunk, Delta, Finish, Float32Audio, Heard, Stack
+from firstsound.stages import AudioChunk, Delta, Finish, Float32Audio, Heard, Int16Audio, Stack
 from firstsound.stepped import run_turn
 from firstsound.turn import WIRINGS_OF, Turn, Wiring, first_sound_parts_ns, stages_ns
 
@@ -123,6 +124,74 @@ class BreaksOff(FakeLanguageModel):
     def reply(self, prompt: object) -> Iterator[Delta | Finish]:  # noqa: ARG002
         yield Delta("Brew it with hot water")
         raise ConnectionError("the server is gone")
+
+
+class Peeks(FakeEndpointer):
+    def hear(self, frame: Int16Audio) -> Heard:
+        assert frame.base is None
+        return super().hear(frame)
+
+
+def test_a_frame_does_not_hold_the_rest_of_the_clip() -> None:
+    assert run(samples.stack(new_endpointer=Peeks)).error is None
+
+
+class Ends(FakeSynthesizer):
+    """Ends, at its second fragment, in what ends a program or a task."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error
+        self.asked = 0
+
+    def synthesize(self, text: str) -> Iterator[AudioChunk]:
+        self.asked += 1
+        if self.asked == 2:
+            raise self.error
+        return super().synthesize(text)
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError()])
+def test_a_synthesizer_that_ends_what_it_runs_in_fails_its_turn(error: BaseException) -> None:
+    turn = run(samples.stack(synthesizer=Ends(error)), "overlapped")
+    assert turn.error is not None
+    assert turn.error.startswith(f"synthesizer: {type(error).__name__}: ")
+
+
+class Gives:
+    """Gives what it was made with, whatever it is asked."""
+
+    def __init__(self, given: object) -> None:
+        self.given = given
+
+    def transcribe(self, samples: object) -> object:  # noqa: ARG002
+        return self.given
+
+    def search(self, query: str, k: int) -> object:  # noqa: ARG002
+        if isinstance(self.given, BaseException):
+            raise self.given
+        return self.given
+
+    def synthesize(self, text: str) -> object:  # noqa: ARG002
+        return [self.given]
+
+
+@pytest.mark.parametrize("kind", WIRINGS_OF["stepped"])
+@pytest.mark.parametrize(
+    ("parts", "told"),
+    [
+        ({"recognizer": Gives(None)}, "recognizer: TypeError: text is wanted, not NoneType"),
+        ({"recognizer": Gives(b"how")}, "recognizer: TypeError: text is wanted, not bytes"),
+        ({"retriever": Gives(["p1"])}, "retriever: search() gave ['p1'], which are not all Passages"),
+        ({"retriever": Gives(SystemExit(3))}, "retriever: SystemExit: 3"),
+        ({"llm": FakeLanguageModel([None])}, "llm: AttributeError"),  # type: ignore[list-item]
+        ({"synthesizer": Gives(np.zeros(9, np.float32))}, "synthesizer: synthesize() gave ndarray, which is no Audio"),
+    ],
+)
+def test_what_is_of_another_type_fails_its_turn_by_name(kind: Wiring, parts: dict[str, object], told: str) -> None:
+    turn = run(samples.stack(**parts), kind)
+    assert turn.error is not None
+    assert turn.error.startswith(told)
 
 
 @pytest.mark.parametrize("kind", WIRINGS_OF["stepped"])

@@ -32,8 +32,9 @@ BATCH_TOKENS = 128
 """About a prompt; the server keeps this many rows of logits, 192 KiB each, and buffers to match."""
 MAX_ANSWER_TOKENS = 32
 START_TIMEOUT_S = 60.0
-READ_TIMEOUT_S = 20.0
-"""No event for this long, and the turn fails."""
+READ_TIMEOUT_S = 10.0
+"""Nothing for this long, and the turn fails. The server pings every 15 s (sse-starlette's default) even when its model
+hangs; a longer wait would take that for life."""
 STOP_TIMEOUT_S = 5.0
 
 _REUSED = re.compile(r"Llama\.generate: (\d+) prefix-match hit, remaining (\d+) prompt tokens to eval")
@@ -76,7 +77,7 @@ class LlamaServer:
         """
         log_start = self._log.stat().st_size
         body = {
-            "messages": [{"role": "system", "content": prompt.system}, {"role": "user", "content": prompt.user}],
+            **_messages(prompt),
             "max_tokens": MAX_ANSWER_TOKENS,
             "temperature": 0,
             "stop": ["\n"],  # a small model goes on with a question of its own
@@ -102,6 +103,20 @@ class LlamaServer:
         if finish_reason is not None:
             yield Finish(finish_reason, *self._prompt_tokens(log_start))
 
+    def prefill(self, prompt: Prompt) -> None:
+        """Read `prompt`, so that a later one need only be read from where it differs.
+
+        Raises:
+            StageError: the server is gone, refused or stalled.
+        """
+        try:
+            # The server has no request that only reads: a token is written, and thrown away.
+            response = self._client.post("/v1/chat/completions", json={**_messages(prompt), "max_tokens": 1})
+        except httpx.HTTPError as e:
+            raise StageError(f"{type(e).__name__}: {e}{self._state()}") from e
+        if response.status_code != httpx.codes.OK:
+            raise StageError(f"HTTP {response.status_code}: {response.text[:200]}")
+
     def _state(self) -> str:
         """What became of the process, for an error message."""
         # A killed server's socket closes a moment before the process can be reaped.
@@ -125,6 +140,10 @@ class LlamaServer:
         if match := _EVALUATED.search(said):
             return int(match[1]), 0
         raise StageError(f"the server's log does not say how much of the prompt was cached: {said[-200:]!r}")
+
+
+def _messages(prompt: Prompt) -> dict[str, Any]:
+    return {"messages": [{"role": "system", "content": prompt.system}, {"role": "user", "content": prompt.user}]}
 
 
 def _read_event(data: str) -> tuple[str, str | None]:

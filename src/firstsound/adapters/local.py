@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 
-from firstsound import prompt
+from firstsound import patience, prompt
 from firstsound.adapters import llama_server, models
 from firstsound.adapters.bm25_retriever import Bm25Retriever
 from firstsound.adapters.faster_whisper_recognizer import FasterWhisperRecognizer
@@ -26,6 +26,9 @@ _PACKAGES = (
     "webrtcvad",
 )
 
+
+LEAD_IN_MS = 20
+"""Of the silence before an answer: two windows of what counts as audible, so that a soft onset is not cut."""
 
 _M_ARENA_MAX = -8
 """From glibc's malloc.h."""
@@ -71,6 +74,9 @@ def stack(setup: Setup) -> Iterator[Stack]:
             llm=server,
             synthesizer=synthesizer,
             new_transcription=lambda: IncrementalTranscription(recognizer),
+            patience=patience.gap_ms,
+            prefill=server.prefill,
+            lead_in_ms=LEAD_IN_MS,
             pids=lambda: (server.pid,),
             facts={
                 "models": {file.name: models.sha256_of(file) for file in files},
