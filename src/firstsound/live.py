@@ -69,14 +69,14 @@ def _converse(stack: Stack, draft: Draft, loudspeaker: Loudspeaker, clock: Clock
             with in_stage("endpointer"), microphone.on() as frames:
                 # The answer counts from the microphone's first sample, so that both sides lie on one time line.
                 loudspeaker.origin_ns = microphone.start_ns
-                turn_end = TurnEnd(stack.patience if ahead else None)
+                turn_end = TurnEnd(stack.reads_complete if ahead else None)
                 backlog_ns = _listen(Hearing(endpointer), turn_end, frames, recognition, speculator, draft, clock)
                 if new is None:
                     # What only stores the samples has not worked them off.
                     backlog_ns = None
             with in_stage("recognizer"):
                 transcript = recognition.final()
-            _answer(stack, draft, transcript, speculator, loudspeaker, clock)
+            _answer(draft, transcript, speculator, loudspeaker, clock)
         finally:
             speculator.end()
             draft.live = Live(
@@ -92,9 +92,7 @@ def _converse(stack: Stack, draft: Draft, loudspeaker: Loudspeaker, clock: Clock
             )
 
 
-def _answer(
-    stack: Stack, draft: Draft, transcript: str, speculator: Speculator, loudspeaker: Loudspeaker, clock: Clock
-) -> None:
+def _answer(draft: Draft, transcript: str, speculator: Speculator, loudspeaker: Loudspeaker, clock: Clock) -> None:
     """Let the answer be heard that was begun ahead of the endpoint, if it is one to this transcript; else give one."""
     begun = speculator.confirm(transcript)
     if begun is not None:
@@ -104,8 +102,7 @@ def _answer(
     else:
         draft.attempt = Attempt(transcript, draft.wiring, clock, loudspeaker.play)
         draft.attempt.release()
-        speculator.clear()
-        wiring.answer(stack, draft.attempt, clock)
+        wiring.answer(speculator.stack, draft.attempt, clock)
     wiring.require_sound(draft.attempt)
 
 

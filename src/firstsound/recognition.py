@@ -1,10 +1,9 @@
 """Recognition beside everything else: a thread that lets a transcription hear what the microphone delivers."""
 
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Self
+from typing import Protocol, Self
 
 import numpy as np
 
@@ -29,6 +28,14 @@ class Understood:
     """Whether the one before had the same words."""
 
 
+class Listener(Protocol):
+    """Is given each partial transcript as it comes."""
+
+    def __call__(self, transcript: str, *, speech: bool, stable: bool) -> None:
+        """`speech`: the user still spoke; `stable`: the transcript before had the same words."""
+        ...
+
+
 class WholeUtterance:
     """The transcription of a stack that has no streaming one: all is heard first, and understood at the end."""
 
@@ -49,10 +56,8 @@ class WholeUtterance:
 class Recognition:
     """Works off what it is given in its own time; what it has not come to is its backlog."""
 
-    def __init__(
-        self, transcription: Transcription, clock: Clock, tell: Callable[[str, bool], None] | None = None
-    ) -> None:
-        """Listen within a `with` statement; `tell` is given each partial transcript, and whether the user spoke on."""
+    def __init__(self, transcription: Transcription, clock: Clock, tell: Listener | None = None) -> None:
+        """Listen within a `with` statement; `tell` is given each partial transcript."""
         self._transcription = transcription
         self._clock = clock
         self._tell = tell
@@ -123,7 +128,7 @@ class Recognition:
                     stable = self.understood is not None and words(text) == words(self.understood.transcript)
                     self.understood = Understood(self._done_samples, text, stable)
                     if self._tell is not None:
-                        self._tell(text, speech)
+                        self._tell(text, speech=speech, stable=stable)
             if not self._abandoned:
                 self._text = require_text(self._transcription.finish())
         except BaseException as e:  # noqa: BLE001 - raised where the transcript is wanted

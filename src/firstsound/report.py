@@ -210,10 +210,8 @@ def _speculated(lives: Sequence[Live]) -> list[str]:
         return ["  speculation: NONE: the stack gave no partial transcript in a pause (new_transcription)"]
     discarded, attempts = sum(s.discarded for s in known), sum(s.attempts for s in known)
     tokens, cpu_s = sum(s.wasted_deltas for s in known), sum(s.wasted_cpu_ns for s in known) / NS_PER_S
-    waited_ms = max(s.waited_ns for s in known) / NS_PER_MS
     told = (
         f"  speculation: {discarded} of {attempts} attempts discarded; wasted: {tokens} tokens, {cpu_s:.1f} s of CPU; "
-        f"waited for one to let go at the endpoint: at most {waited_ms:.0f} ms (in retrieval); "
         f"{sum(s.prefills for s in known)} prompts read ahead, {sum(s.prefill_cpu_ns for s in known) / NS_PER_S:.1f} s"
     )
     return [told]

@@ -1,14 +1,25 @@
 """Answer ahead of the endpoint: begin in a pause, hold the sound back, and throw it away if the user goes on."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from firstsound import prompt, wiring
 from firstsound.attempt import Attempt
 from firstsound.clock import Clock
 from firstsound.cpu import cpu_time_ns
 from firstsound.errors import CancelledError, StageError, in_stage
-from firstsound.stages import AudioChunk, Passage, Stack
+from firstsound.stages import (
+    AudioChunk,
+    Delta,
+    Finish,
+    LanguageModel,
+    Passage,
+    Prompt,
+    Retriever,
+    Stack,
+    Synthesizer,
+)
 from firstsound.text import words
 from firstsound.turn import Speculation, Wiring
 
@@ -17,28 +28,33 @@ ANSWER_TIMEOUT_S = 120.0
 
 
 class Speculator:
-    """Lets the stack do one thing at a time; the next begins when the one before has let go of it."""
+    """Has one answer under way at a time; what is given up may still hold a stage, which the next then waits for."""
 
     def __init__(self, stack: Stack, kind: Wiring, clock: Clock, play: Callable[[AudioChunk], None]) -> None:
         """Answer over `stack`; what is confirmed is played."""
-        self._stack = stack
+        self.stack = one_at_a_time(stack)
+        """Who answers in this turn uses the stages through this."""
         self._kind = kind
         self._clock = clock
         self._play = play
         self._lock = threading.Lock()
-        self._works: list[_Work] = []
+        self._tries: list[_Try] = []
+        self._readings: list[_Reading] = []
         self._read: list[Sequence[Passage]] = []
         """The passages that the language model has read ahead, the newest last."""
-        self._waited_ns = 0
         self._confirmed = False
         self._over = False
         """Nothing more is begun: an answer is confirmed or being given, or the turn has ended."""
 
-    def hear(self, transcript: str, speech: bool) -> None:  # noqa: FBT001 - what a recognition tells
-        """Make use of a partial transcript: of what the user is saying (`speech`), or has said before a pause."""
+    def hear(self, transcript: str, *, speech: bool, stable: bool) -> None:
+        """Make use of a partial transcript: of what the user is saying (`speech`), or has said before a pause.
+
+        `stable`: the one before had the same words.
+        """
         if speech:
             self._prepare(transcript)
-        else:
+        elif stable or self.stack.reads_complete is None or self.stack.reads_complete(transcript):
+            # Of what cannot be all, the first transcript in a pause is not worth an answer.
             self.begin(transcript)
 
     def begin(self, transcript: str) -> None:
@@ -48,14 +64,16 @@ class Speculator:
                 return
             self._drop()
             attempt = Attempt(transcript, self._kind, self._clock, self._play)
-            self._go(_Try(self._stack, attempt, self._clock, self._last))
+            self._tries.append(_Try(self.stack, attempt, self._clock))
+            self._tries[-1].start()
 
     def _prepare(self, transcript: str) -> None:
         """Let the language model read what it may be asked, while the user still speaks, if the stack can do that."""
         with self._lock:
-            if self._over or self._stack.prefill is None or (self._last is not None and self._last.is_alive()):
+            if self._over or self.stack.prefill is None or any(work.is_alive() for work in self._works):
                 return
-            self._go(_Reading(self._stack, transcript, self._read, self._last))
+            self._readings.append(_Reading(self.stack, transcript, self._read))
+            self._readings[-1].start()
 
     def drop(self) -> None:
         """Give up what is being answered: the user goes on, or the turn is over."""
@@ -68,23 +86,9 @@ class Speculator:
             self._over = True
             if self._answers(transcript):
                 self._confirmed = True
-                return self._try
+                return self._tries[-1]
             self._drop()
             return None
-
-    def clear(self) -> None:
-        """Wait until what was given up has let go of the stack.
-
-        Raises:
-            StageError: it does not.
-        """
-        if self._last is None:
-            return
-        start_ns = self._clock.now_ns()
-        self._last.join(ANSWER_TIMEOUT_S)
-        self._waited_ns = self._clock.now_ns() - start_ns
-        if self._last.is_alive():
-            raise StageError(f"an answer that was given up still works after {ANSWER_TIMEOUT_S:.0f} s")
 
     def end(self) -> None:
         """Give up whatever nobody has confirmed."""
@@ -97,52 +101,40 @@ class Speculator:
         """Wait until all that was given up has ended, and tell what it cost."""
         for each in self._works:
             each.join(ANSWER_TIMEOUT_S)
-        tries = [each for each in self._works if isinstance(each, _Try)]
-        lost = [each for each in tries if each.attempt.cancelled]
+        lost = [each for each in self._tries if each.attempt.cancelled]
         return Speculation(
-            attempts=len(tries),
+            attempts=len(self._tries),
             discarded=len(lost),
             wasted_deltas=sum(each.attempt.deltas for each in lost),
             wasted_cpu_ns=sum(each.cpu_ns for each in lost),
-            waited_ns=self._waited_ns,
             prefills=len(self._read),
-            prefill_cpu_ns=sum(each.cpu_ns for each in self._works if isinstance(each, _Reading)),
+            prefill_cpu_ns=sum(each.cpu_ns for each in self._readings),
         )
 
     @property
-    def _last(self) -> "_Work | None":
-        return self._works[-1] if self._works else None
-
-    @property
-    def _try(self) -> "_Try | None":
-        return next((work for work in reversed(self._works) if isinstance(work, _Try)), None)
-
-    def _go(self, work: "_Work") -> None:
-        self._works.append(work)
-        work.start()
+    def _works(self) -> "list[_Work]":
+        return [*self._tries, *self._readings]
 
     def _answers(self, transcript: str) -> bool:
-        attempt = None if self._try is None else self._try.attempt
-        return attempt is not None and not attempt.cancelled and words(attempt.transcript) == words(transcript)
+        if not self._tries or self._tries[-1].attempt.cancelled:
+            return False
+        return words(self._tries[-1].attempt.transcript) == words(transcript)
 
     def _drop(self) -> None:
-        if self._try is not None:
-            self._try.attempt.cancel()
+        if self._tries:
+            self._tries[-1].attempt.cancel()
 
 
 class _Work(threading.Thread):
-    """Something that the stack does ahead of the endpoint, once it is done with what came `before`."""
+    """Something that the stack does ahead of the endpoint."""
 
-    def __init__(self, stack: Stack, before: "_Work | None") -> None:
+    def __init__(self, stack: Stack) -> None:
         super().__init__(name="firstsound-attempt", daemon=True)
         self.cpu_ns = 0
         self.failure: StageError | None = None
         self._stack = stack
-        self._before = before
 
     def run(self) -> None:
-        if self._before is not None:
-            self._before.join()
         try:
             begin_ns = self._cpu_ns()
             try:
@@ -154,20 +146,20 @@ class _Work(threading.Thread):
         except StageError as e:
             self.failure = e
 
-    def _cpu_ns(self) -> int:
-        with in_stage("the stack's pids()"):
-            return cpu_time_ns(self._stack.pids())
-
     def do(self) -> None:
         """The work itself."""
         raise NotImplementedError
+
+    def _cpu_ns(self) -> int:
+        with in_stage("the stack's pids()"):
+            return cpu_time_ns(self._stack.pids())
 
 
 class _Reading(_Work):
     """The language model reads what it may be asked. If it fails, it will fail again where an answer is wanted."""
 
-    def __init__(self, stack: Stack, transcript: str, read: list[Sequence[Passage]], before: _Work | None) -> None:
-        super().__init__(stack, before)
+    def __init__(self, stack: Stack, transcript: str, read: list[Sequence[Passage]]) -> None:
+        super().__init__(stack)
         self._transcript = transcript
         self._read = read
 
@@ -184,8 +176,8 @@ class _Reading(_Work):
 class _Try(_Work):
     """An attempt under way."""
 
-    def __init__(self, stack: Stack, attempt: Attempt, clock: Clock, before: _Work | None) -> None:
-        super().__init__(stack, before)
+    def __init__(self, stack: Stack, attempt: Attempt, clock: Clock) -> None:
+        super().__init__(stack)
         self.attempt = attempt
         self._clock = clock
 
@@ -204,3 +196,55 @@ class _Try(_Work):
             raise StageError(f"no complete answer after {ANSWER_TIMEOUT_S:.0f} s")
         if self.failure is not None:
             raise self.failure
+
+
+def one_at_a_time(stack: Stack) -> Stack:
+    """The same stack, of which each stage that answers is asked one thing at a time; who comes second waits."""
+    llm = _OneLanguageModel(stack.llm)
+    prefill = None
+    if (reads := stack.prefill) is not None:
+
+        def prefill(asked: Prompt) -> None:
+            with llm.lock:
+                reads(asked)
+
+    return replace(
+        stack,
+        retriever=_OneRetriever(stack.retriever),
+        llm=llm,
+        synthesizer=_OneSynthesizer(stack.synthesizer),
+        prefill=prefill,
+    )
+
+
+class _OneRetriever:
+    def __init__(self, retriever: Retriever) -> None:
+        self._retriever = retriever
+        self._lock = threading.Lock()
+
+    def search(self, query: str, k: int) -> Sequence[Passage]:
+        with self._lock:
+            return self._retriever.search(query, k)
+
+
+class _OneLanguageModel:
+    def __init__(self, llm: LanguageModel) -> None:
+        self._llm = llm
+        self.lock = threading.Lock()
+
+    def reply(self, asked: Prompt) -> Iterator[Delta | Finish]:
+        with self.lock:
+            # Nothing said, but a moment at which one who was given up while waiting can leave.
+            yield Delta("")
+            with wiring.closed(self._llm.reply(asked)) as events:
+                yield from events
+
+
+class _OneSynthesizer:
+    def __init__(self, synthesizer: Synthesizer) -> None:
+        self._synthesizer = synthesizer
+        self._lock = threading.Lock()
+
+    def synthesize(self, text: str) -> Iterator[AudioChunk]:
+        with self._lock, wiring.closed(self._synthesizer.synthesize(text)) as chunks:
+            yield from chunks

@@ -150,17 +150,6 @@ class Transcription(Protocol):
         ...
 
 
-class Patience(Protocol):
-    """Knows how long to wait for somebody who has fallen silent, by what they have said."""
-
-    def __call__(self, transcript: str, *, stable: bool) -> int | None:
-        """How much silence, in ms, ends an utterance that reads `transcript` so far; None leaves it to the endpointer.
-
-        `stable`: the partial transcript before had the same words.
-        """
-        ...
-
-
 class Retriever(Protocol):
     """Finds the passages that may answer."""
 
@@ -201,8 +190,9 @@ class Stack:
     synthesizer: Synthesizer
     new_transcription: Callable[[], Transcription] | None = None
     """Begins a streaming transcription, for live turns; without it, the recognizer hears the utterance at its end."""
-    patience: Patience | None = None
-    """Makes the endpoint of speculative turns follow what is understood; without it, the endpointer alone decides."""
+    reads_complete: Callable[[str], bool] | None = None
+    """Whether an utterance may be over, by its transcript so far: the endpoint of speculative turns then follows what
+    is understood; without it, the endpointer alone decides."""
     prefill: Callable[[Prompt], None] | None = None
     """Lets the language model read a prompt that begins like one that may come, while the user still speaks, so that
     the answer to that one begins sooner; for speculative turns."""

@@ -70,8 +70,6 @@ class Speculation:
     """Pieces of text that the language model had written for those; tokens, with most servers."""
     wasted_cpu_ns: int
     """CPU time of this process and the stack's others while those ran; what else ran then is in it."""
-    waited_ns: int
-    """How long an answer begun anew at the endpoint waited for the last of those to let go; it is in `retrieval`."""
     prefills: int = 0
     """How often the language model read a prompt ahead while the user spoke."""
     prefill_cpu_ns: int = 0

@@ -1,15 +1,23 @@
-"""When the user is done: by the endpointer's word, or by what is understood, where a stack heeds that."""
+"""When the user is done: by the endpointer's word, or by what is understood, where a stack can read that."""
+
+from collections.abc import Callable
 
 from firstsound.recognition import Understood
-from firstsound.stages import SAMPLE_RATE_HZ, Heard, Patience
+from firstsound.stages import SAMPLE_RATE_HZ, Heard
+
+SHORT_MS = 340
+"""So much silence ends what reads complete: a tenth of a second more than the recognizer needs to hear it twice (at 200
+ms of silence, and 40 ms for that), and more than the pauses that people make inside a phrase."""
+LONG_MS = 1000
+"""So much silence ends what cannot be all: people look for a word for most of a second."""
 
 
 class TurnEnd:
     """Decides over one clip, frame by frame."""
 
-    def __init__(self, patience: Patience | None) -> None:
-        """Without `patience`, the endpointer alone decides."""
-        self._patience = patience
+    def __init__(self, reads_complete: Callable[[str], bool] | None) -> None:
+        """Without `reads_complete`, the endpointer alone decides."""
+        self._reads_complete = reads_complete
         self._silence_samples = 0
         self._said_samples = 0
         """How many of the recognizer's samples there were when the user was last heard to speak."""
@@ -17,16 +25,22 @@ class TurnEnd:
     def decide(self, heard: Heard, frame_samples: int, given_samples: int, understood: Understood | None) -> bool:
         """Whether the turn ends with this frame, of which the endpointer has `heard` something.
 
-        The recognizer was given `given_samples` up to this frame, and has `understood` something of them. What it has
-        not understood up to the last word cannot shorten or lengthen the wait: then the endpointer decides.
+        The recognizer was given `given_samples` up to this frame, and has `understood` something of them. Where it has
+        not understood all that was said, or something else each time, the endpointer decides.
         """
         if heard is Heard.SPEECH:
             self._silence_samples = 0
             self._said_samples = given_samples
             return False
         self._silence_samples += frame_samples
-        if self._patience is not None and understood is not None and understood.samples > self._said_samples > 0:
-            gap_ms = self._patience(understood.transcript, stable=understood.stable)
-            if gap_ms is not None:
-                return self._silence_samples * 1000 >= gap_ms * SAMPLE_RATE_HZ
-        return heard is Heard.ENDPOINT
+        gap_ms = self._gap_ms(understood)
+        if gap_ms is None:
+            return heard is Heard.ENDPOINT
+        return self._silence_samples * 1000 >= gap_ms * SAMPLE_RATE_HZ
+
+    def _gap_ms(self, understood: Understood | None) -> int | None:
+        if self._reads_complete is None or understood is None or not understood.samples > self._said_samples > 0:
+            return None
+        if not self._reads_complete(understood.transcript):
+            return LONG_MS
+        return SHORT_MS if understood.stable else None

@@ -50,7 +50,6 @@ class _Speculation(_Strict):
     discarded: int
     wasted_deltas: int
     wasted_cpu_ns: int
-    waited_ns: int
     prefills: int
     prefill_cpu_ns: int
 

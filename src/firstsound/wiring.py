@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from queue import SimpleQueue
+from typing import TypeVar
 
 from firstsound import audio, prompt
 from firstsound.attempt import Attempt
@@ -13,6 +14,8 @@ from firstsound.fragment import fragments
 from firstsound.lead_in import without_lead_in
 from firstsound.stages import AudioChunk, Delta, Finish, Passage, Prompt, Stack, require_text
 from firstsound.turn import Cache, Wiring
+
+T = TypeVar("T")
 
 PASSAGES_PER_PROMPT = 1
 SYNTHESIS_TIMEOUT_S = 60.0
@@ -56,7 +59,7 @@ def require_sound(attempt: Attempt) -> None:
 
 def _read_reply(stack: Stack, attempt: Attempt, asked: Prompt) -> Iterator[str]:
     """Yield the answer's text as it comes, and mark its first token and its end."""
-    with in_stage("llm"), _closed(stack.llm.reply(asked)) as events:
+    with in_stage("llm"), closed(stack.llm.reply(asked)) as events:
         for event in events:
             attempt.go_on()
             match event:
@@ -65,7 +68,7 @@ def _read_reply(stack: Stack, attempt: Attempt, asked: Prompt) -> Iterator[str]:
                     if not attempt.reached("first_token") and text.strip():
                         attempt.mark("first_token")
                     attempt.answer += text
-                    attempt.deltas += 1
+                    attempt.deltas += bool(text)
                     yield text
                 case Finish():
                     attempt.mark("answer_end")
@@ -79,12 +82,12 @@ def _read_reply(stack: Stack, attempt: Attempt, asked: Prompt) -> Iterator[str]:
 
 
 @contextmanager
-def _closed(events: Iterator[Delta | Finish]) -> Iterator[Iterator[Delta | Finish]]:
-    """Close the stream on leaving, so that a server stops writing what nobody reads."""
+def closed(given: Iterable[T]) -> Iterator[Iterable[T]]:
+    """Close what a stage streams on leaving, so that it stops working on what nobody wants."""
     try:
-        yield events
+        yield given
     finally:
-        close = getattr(events, "close", None)
+        close = getattr(given, "close", None)
         if close is not None:
             close()
 
@@ -145,11 +148,12 @@ def _speak(stack: Stack, attempt: Attempt, text: str, clock: Clock) -> None:
             attempt.mark("first_fragment")
         onset = audio.Onset()
         rate_hz = None
-        for chunk in _sound(stack, attempt, text):
-            attempt.go_on()
-            attempt.receive(chunk, clock.now_ns())
-            rate_hz = chunk.rate_hz
-            onset.hear(chunk.samples, rate_hz)
+        with closed(_sound(stack, attempt, text)) as chunks:
+            for chunk in chunks:
+                attempt.go_on()
+                attempt.receive(chunk, clock.now_ns())
+                rate_hz = chunk.rate_hz
+                onset.hear(chunk.samples, rate_hz)
         if not any(c.isalnum() for c in text):
             return
         if rate_hz is None:
@@ -161,10 +165,11 @@ def _speak(stack: Stack, attempt: Attempt, text: str, clock: Clock) -> None:
 
 def _sound(stack: Stack, attempt: Attempt, text: str) -> Iterator[AudioChunk]:
     """The sound of `text`; of the silence before an answer's first sound, what the stack wants left out is."""
-    chunks = _checked(stack.synthesizer.synthesize(text))
-    if stack.lead_in_ms is None or attempt.sent:
-        return chunks
-    return without_lead_in(chunks, stack.lead_in_ms)
+    with closed(stack.synthesizer.synthesize(text)) as chunks:
+        if stack.lead_in_ms is None or attempt.sent:
+            yield from _checked(chunks)
+        else:
+            yield from without_lead_in(_checked(chunks), stack.lead_in_ms)
 
 
 def _checked(chunks: Iterable[AudioChunk]) -> Iterator[AudioChunk]:

@@ -7,25 +7,26 @@ FRAME = 320
 
 
 class Logs:
-    """Tells how long an utterance it was given, in frames."""
+    """Tells how long an utterance it was given, in frames; from `sure` frames on, always the same."""
 
-    def __init__(self) -> None:
+    def __init__(self, sure: int = 1_000) -> None:
         self.frames: list[int] = []
+        self.sure = sure
 
     def transcribe(self, samples: Float32Audio) -> str:
         self.frames.append(len(samples) // FRAME)
-        return f"text of {self.frames[-1]}"
+        return f"text of {min(self.frames[-1], self.sure)}"
 
 
-def heard(pattern: str) -> tuple[Logs, IncrementalTranscription, list[str | None]]:
+def heard(pattern: str, sure: int = 1_000) -> tuple[Logs, IncrementalTranscription, list[str | None]]:
     """Feed a frame a character: `s` is speech, `-` is not."""
-    log = Logs()
+    log = Logs(sure)
     transcription = IncrementalTranscription(log)
     said = [transcription.hear(np.zeros(FRAME, dtype=np.float32), speech=c == "s") for c in pattern]
     return log, transcription, said
 
 
-EARLY, SAFE = (samples // FRAME for samples in PAUSES_SAMPLES)
+EARLY, SAFE, LATE = (samples // FRAME for samples in PAUSES_SAMPLES)
 
 
 def test_it_decodes_after_half_a_second_and_then_in_proportion() -> None:
@@ -35,11 +36,19 @@ def test_it_decodes_after_half_a_second_and_then_in_proportion() -> None:
 
 
 def test_in_a_pause_it_decodes_early_and_once_more_and_that_is_final() -> None:
-    log, transcription, said = heard("s" * 10 + "-" * 30)
+    log, transcription, said = heard("s" * 10 + "-" * 30, sure=10)
     assert log.frames == [10 + EARLY, 10 + SAFE]
-    assert said.index(f"text of {10 + SAFE}") == 10 + SAFE - 1
-    assert transcription.finish() == f"text of {10 + SAFE}"
+    assert said[10 + SAFE - 1] == "text of 10"
+    assert transcription.finish() == "text of 10"
     assert len(log.frames) == 2
+
+
+def test_what_is_heard_otherwise_the_second_time_is_decoded_a_third_time() -> None:
+    log, transcription, said = heard("s" * 10 + "-" * 30)
+    assert log.frames == [10 + EARLY, 10 + SAFE, 10 + LATE]
+    assert said.index(f"text of {10 + LATE}") == 10 + LATE - 1
+    assert transcription.finish() == f"text of {10 + LATE}"
+    assert len(log.frames) == 3
 
 
 def test_what_is_said_after_a_pause_is_decoded_too() -> None:
@@ -55,9 +64,9 @@ def test_an_endpoint_before_the_last_word_is_safe_decodes_again() -> None:
 
 
 def test_a_decode_in_the_middle_of_a_word_is_not_final() -> None:
-    log, transcription, _ = heard("s" * 25 + "-" * 3)
+    log, transcription, _ = heard("s" * 25 + "-" * (EARLY - 1))
     assert log.frames == [25]
-    assert transcription.finish() == "text of 28"
+    assert transcription.finish() == f"text of {25 + EARLY - 1}"
 
 
 def test_silence_is_not_decoded() -> None:

@@ -35,7 +35,7 @@ def turn(query: str, wiring: Wiring, later_ms: int, mode: Mode = "stepped") -> T
         joint_jump=0.01,
         heard=TURN.answer,
         took_ns=1_000 * MS,
-        speculation=Speculation(3, 1, 7, 250 * MS, 40 * MS) if wiring == "speculative" else None,
+        speculation=Speculation(3, 1, 7, 250 * MS, 2, 40 * MS) if wiring == "speculative" else None,
     )
     return replace(
         TURN,

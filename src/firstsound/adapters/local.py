@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 
-from firstsound import patience, prompt
+from firstsound import prompt
 from firstsound.adapters import llama_server, models
 from firstsound.adapters.bm25_retriever import Bm25Retriever
 from firstsound.adapters.faster_whisper_recognizer import FasterWhisperRecognizer
@@ -14,6 +14,7 @@ from firstsound.adapters.piper_synthesizer import PiperSynthesizer
 from firstsound.adapters.requantized import cache_folder, q4_0
 from firstsound.adapters.webrtcvad_endpointer import WebrtcvadEndpointer
 from firstsound.clock import MonotonicClock
+from firstsound.completeness import reads_complete
 from firstsound.stages import Setup, Stack
 
 _PACKAGES = (
@@ -74,7 +75,7 @@ def stack(setup: Setup) -> Iterator[Stack]:
             llm=server,
             synthesizer=synthesizer,
             new_transcription=lambda: IncrementalTranscription(recognizer),
-            patience=patience.gap_ms,
+            reads_complete=reads_complete,
             prefill=server.prefill,
             lead_in_ms=LEAD_IN_MS,
             pids=lambda: (server.pid,),

@@ -1,12 +1,6 @@
-"""How long to wait for somebody who has fallen silent, by the English that they have said so far."""
+"""Whether an English utterance may be over, by its words."""
 
 import re
-
-SHORT_MS = 340
-"""After what reads complete. Longer than the silence in which the recognizer hears it for the second time (240 ms), and
-a tenth of a second for that."""
-LONG_MS = 1000
-"""After what cannot be all. People pause for most of a second before the word that they look for."""
 
 _WORD = re.compile(r"[\w']+")
 _OPEN = frozenset(
@@ -30,7 +24,7 @@ _GOES_ON = re.compile("(,|-|\u2013|\u2014|\u2026|\\.\\.\\.)\\s*$")
 
 
 def reads_complete(transcript: str) -> bool:
-    """Whether an English utterance may end here.
+    """Whether an utterance that is understood as `transcript` so far may end here.
 
     It may not after a word that asks for another, after a number, which may have more digits, after a comma or a dash,
     nor after "between" without "and". The recognizer's full stop says little: it puts one wherever it hears the end.
@@ -43,15 +37,3 @@ def reads_complete(transcript: str) -> bool:
     last_between = max((i for i, word in enumerate(words) if word == "between"), default=None)
     # "Between them" is complete, and so is whatever else is one word.
     return last_between is None or len(words) - last_between <= 2 or "and" in words[last_between:]  # noqa: PLR2004
-
-
-def gap_ms(transcript: str, *, stable: bool) -> int | None:
-    """How much silence, in ms, ends an utterance that is understood as `transcript` so far; None where that is open.
-
-    `stable`: two partial transcripts in a row had the same words.
-    """
-    if not _WORD.search(transcript):
-        return None
-    if not reads_complete(transcript):
-        return LONG_MS
-    return SHORT_MS if stable else None
