@@ -166,8 +166,7 @@ class _Reading(_Work):
     def do(self) -> None:
         with in_stage("retriever"):
             passages = list(self._stack.retriever.search(self._transcript, wiring.PASSAGES_PER_PROMPT))
-        # The words of a question are few; it is its passage that takes long to read.
-        if self._stack.prefill is not None and passages and passages not in self._read[-1:]:
+        if self._stack.prefill is not None and passages:
             self._read.append(passages)
             with in_stage("llm"):
                 self._stack.prefill(prompt.build(self._transcript, passages))

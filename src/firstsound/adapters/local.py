@@ -28,8 +28,8 @@ _PACKAGES = (
 )
 
 
-LEAD_IN_MS = 20
-"""Of the silence before an answer: two windows of what counts as audible, so that a soft onset is not cut."""
+LEAD_IN_MS = 10
+"""Of the silence before an answer's first audible window, one more, so that a soft onset is not cut."""
 
 _M_ARENA_MAX = -8
 """From glibc's malloc.h."""
