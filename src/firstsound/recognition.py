@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Protocol, Self
 
-import numpy as np
-
 from firstsound.clock import Clock
 from firstsound.errors import StageError
+from firstsound.hearing import joined
 from firstsound.stages import Float32Audio, Recognizer, Transcription, require_text
 from firstsound.text import words
 
@@ -42,15 +41,15 @@ class WholeUtterance:
     def __init__(self, recognizer: Recognizer) -> None:
         """Let `recognizer` transcribe the utterance."""
         self._recognizer = recognizer
-        self._heard: list[Float32Audio] = []
+        self._heard: list[tuple[Float32Audio, bool]] = []
 
-    def hear(self, samples: Float32Audio, *, speech: bool) -> None:  # noqa: ARG002 - all is kept
+    def hear(self, samples: Float32Audio, *, speech: bool) -> None:
         """Keep the samples."""
-        self._heard.append(samples)
+        self._heard.append((samples, speech))
 
     def finish(self) -> str:
         """The transcript of all that was heard."""
-        return self._recognizer.transcribe(np.concatenate([*self._heard, np.zeros(0, dtype=np.float32)]))
+        return self._recognizer.transcribe(joined(self._heard))
 
 
 class Recognition:

@@ -1,13 +1,11 @@
 """Stepped turns: the clip is fed as fast as possible up to the endpoint, then the wall clock runs."""
 
-import numpy as np
-
 from firstsound import audio, wiring
 from firstsound.attempt import Attempt
 from firstsound.clock import Clock
 from firstsound.draft import Draft
 from firstsound.errors import StageError, in_stage
-from firstsound.hearing import Hearing
+from firstsound.hearing import Hearing, joined
 from firstsound.manifest import Clip
 from firstsound.stages import Float32Audio, Heard, Stack, require_text
 from firstsound.turn import Turn, Wiring
@@ -39,14 +37,14 @@ def _listen(stack: Stack, draft: Draft) -> Float32Audio:
         pcm = audio.to_int16(draft.clip.samples)
         endpointer = stack.new_endpointer()
         hearing = Hearing(endpointer)
-        utterance: list[Float32Audio] = []
+        utterance: list[tuple[Float32Audio, bool]] = []
         size = endpointer.frame_samples
         # A copy: a view would let a stage look at the rest of the clip.
         # The last frame is dropped if it is partial: a detector takes whole frames only.
         for start in range(0, len(pcm) - size + 1, size):
             heard, pieces = hearing.hear(pcm[start : start + size].copy())
-            utterance += [samples for samples, _ in pieces]
+            utterance += pieces
             if heard is Heard.ENDPOINT:
                 draft.set_endpoint(hearing.samples, 0, spoken=hearing.spoken)
-                return np.concatenate(utterance)
+                return joined(utterance)
         raise draft.without_endpoint(len(pcm))

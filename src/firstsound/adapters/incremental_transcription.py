@@ -7,15 +7,14 @@ two differ. As long as nobody speaks after that, its transcript is the final one
 do.
 """
 
-import numpy as np
-
+from firstsound.hearing import joined
 from firstsound.stages import SAMPLE_RATE_HZ, Float32Audio, Recognizer
 from firstsound.text import words
 
 FIRST_SAMPLES = SAMPLE_RATE_HZ // 2
 GROWTH = 1.25
-PAUSES_SAMPLES = tuple(SAMPLE_RATE_HZ * ms // 1000 for ms in (60, 200, 320))
-"""Of non-speech. Before the second, the last word is at risk; later, the transcript is not there at the endpoint."""
+PAUSES_SAMPLES = tuple(SAMPLE_RATE_HZ * ms // 1000 for ms in (60, 220, 320))
+"""Of non-speech. Before the second, the last word is at risk; after the third, the endpoint is near."""
 
 
 class IncrementalTranscription:
@@ -24,7 +23,7 @@ class IncrementalTranscription:
     def __init__(self, recognizer: Recognizer) -> None:
         """Let `recognizer` transcribe what there is each time."""
         self._recognizer = recognizer
-        self._heard: list[Float32Audio] = []
+        self._heard: list[tuple[Float32Audio, bool]] = []
         self._samples = 0
         self._decode_at = FIRST_SAMPLES
         self._silence_samples = 0
@@ -34,7 +33,7 @@ class IncrementalTranscription:
 
     def hear(self, samples: Float32Audio, *, speech: bool) -> str | None:
         """Hear the next 16 kHz mono float32 samples, shape (n,); the partial transcript if it was made anew."""
-        self._heard.append(samples)
+        self._heard.append((samples, speech))
         self._samples += len(samples)
         self._silence_samples = 0 if speech else self._silence_samples + len(samples)
         if speech:
@@ -60,5 +59,5 @@ class IncrementalTranscription:
         self._pauses_left = () if not first and words(before) == words(self._text) else self._pauses_left[1:]
 
     def _decode(self) -> None:
-        self._text = self._recognizer.transcribe(np.concatenate(self._heard))
+        self._text = self._recognizer.transcribe(joined(self._heard))
         self._decode_at = max(self._samples + FIRST_SAMPLES, round(self._samples * GROWTH))
