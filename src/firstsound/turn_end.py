@@ -6,8 +6,8 @@ from firstsound.recognition import Understood
 from firstsound.stages import SAMPLE_RATE_HZ, Heard
 
 SHORT_MS = 340
-"""So much silence ends what reads complete: the recognizer hears it for the second time at 220 ms and needs 40 to 120 ms
-for that."""
+"""So much silence ends what reads complete: the recognizer hears it for the second time at 220 ms, and needs 40 to 120
+ms for that."""
 LONG_MS = 1000
 """So much silence ends what cannot be all: people look for a word for most of a second."""
 
