@@ -7,7 +7,7 @@ ARGS ?=
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup bench test lint lock clean
+.PHONY: help setup bench levers test lint lock clean
 
 STAMP := .venv/.installed
 
@@ -20,6 +20,9 @@ setup: $(STAMP) ## install everything into .venv (the first time: about 10 minut
 bench: $(STAMP) ## run the budget suite; what it measured goes to results/<UTC time>/
 	@out="results/$$(date -u +%Y%m%dT%H%M%SZ)"; mkdir -p "$$out"; set -x; \
 	.venv/bin/pytest --benchmark-json="$$out/results.json" $(ARGS)
+
+levers: $(STAMP) ## measure what each lever is worth, and the hesitant clips; about 45 minutes
+	.venv/bin/python -m firstsound levers $(ARGS)
 
 test: $(STAMP) ## run this project's own tests
 	.venv/bin/pytest tests/unit tests/properties tests/contract tests/plugin $(ARGS)

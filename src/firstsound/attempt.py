@@ -89,12 +89,22 @@ class Attempt:
         """Play a chunk; its samples are due right after those of the chunks before it."""
         self._play(chunk)
         start_ns = max(at_ns, self._play_end_ns)
+        if self._placed and start_ns > self._play_end_ns:
+            self._begin_anew()
         self._play_end_ns = start_ns + len(chunk.samples) * NS_PER_S // chunk.rate_hz
         if not self.reached("first_sound"):
             begin = self._placed[-1].end if self._placed else 0
             self._placed.append(_Placed(begin, begin + len(chunk.samples), start_ns, chunk.rate_hz))
             self._onset.hear(chunk.samples, chunk.rate_hz)
             self._mark_first_sound()
+
+    def _begin_anew(self) -> None:
+        """After a gap in which nothing plays, windows count from the next chunk: none may lie on both sides of it."""
+        if not self.reached("first_sound"):
+            self._onset.end(self._placed[-1].rate_hz)
+            self._mark_first_sound()
+        self._onset = audio.Onset()
+        self._placed.clear()
 
     def _close(self) -> None:
         """Judge the last window, which may be a short one, once all has been played."""

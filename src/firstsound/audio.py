@@ -16,7 +16,7 @@ _WINDOW_MS = 10
 _UNKNOWN_SIZE = 2**31
 """What writes a WAV to a pipe declares a size like this, since it cannot know it."""
 _INT16_SCALE = 32768
-_FORMATS = frozenset({"WAV", "WAVEX", "FLAC", "OGG"})
+_FORMATS = frozenset({"WAV", "WAVEX", "FLAC"})
 """Those of which a file that was cut short is known by its length."""
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from firstsound import audio
+from firstsound.errors import StageError
 from firstsound.stages import SAMPLE_RATE_HZ, Endpointer, Float32Audio, Heard, Int16Audio
 
 PRE_ROLL_MS = 300
@@ -62,6 +63,8 @@ class Hearing:
         speech, and with it comes what lies shortly before it.
         """
         heard = self._endpointer.hear(frame)
+        if not isinstance(heard, Heard):
+            raise StageError(f"hear() gave {heard!r:.60}, which is no Heard")
         self.samples += len(frame)
         samples = audio.to_float32(frame)
         self.spoken = self.spoken or heard is Heard.SPEECH

@@ -7,6 +7,7 @@ import numpy as np
 
 from firstsound import audio, recording, wiring
 from firstsound.attempt import Attempt
+from firstsound.button import Button
 from firstsound.clock import NS_PER_S, AudioTime, Clock, WallTime
 from firstsound.draft import Draft
 from firstsound.errors import StageError, in_stage
@@ -21,8 +22,8 @@ from firstsound.stages import SAMPLE_RATE_HZ, Heard, Int16Audio, Stack, require_
 from firstsound.turn import Live, Partial, Span, Turn, Wiring
 from firstsound.turn_end import TurnEnd
 
-GOING_ON_FRAMES = 5
-"""So many frames of speech in a row after a pause, and the user goes on; less is a blip of the detector."""
+GOING_ON_MS = 100
+"""So much speech in a row after a pause, and the user goes on; less is a blip of the detector."""
 
 
 def run_turn(
@@ -55,22 +56,25 @@ def run_turn(
 
 
 def _converse(stack: Stack, draft: Draft, loudspeaker: Loudspeaker, clock: Clock) -> None:
+    # The user ends the recording with a button, and nothing is done before.
+    batch = draft.wiring == "batch"
     with in_stage("endpointer"):
-        endpointer = stack.new_endpointer()
+        endpointer = Button(draft.clip) if batch else stack.new_endpointer()
     microphone = Microphone(audio.to_int16(draft.clip.samples), endpointer.frame_samples, clock)
     with in_stage("recognizer"):
-        new = stack.new_transcription
+        new = None if batch else stack.new_transcription
         transcription = WholeUtterance(stack.recognizer) if new is None else new()
     speculator = Speculator(stack, draft.wiring, clock, loudspeaker.play)
     ahead = draft.wiring == "speculative"
     backlog_ns = None
-    with Recognition(transcription, clock, speculator.hear if ahead else None) as recognition:
+    with Recognition(
+        transcription, clock, speculator.hear if ahead else None, stack.reads_complete if ahead else None
+    ) as recognition:
         try:
             with in_stage("endpointer"), microphone.on() as frames:
                 # The answer counts from the microphone's first sample, so that both sides lie on one time line.
                 loudspeaker.origin_ns = microphone.start_ns
-                turn_end = TurnEnd(stack.reads_complete if ahead else None)
-                backlog_ns = _listen(Hearing(endpointer), turn_end, frames, recognition, speculator, draft, clock)
+                backlog_ns = _listen(Hearing(endpointer), frames, recognition, speculator, draft, clock)
                 if new is None:
                     # What only stores the samples has not worked them off.
                     backlog_ns = None
@@ -102,13 +106,12 @@ def _answer(draft: Draft, transcript: str, speculator: Speculator, loudspeaker: 
     else:
         draft.attempt = Attempt(transcript, draft.wiring, clock, loudspeaker.play)
         draft.attempt.release()
-        wiring.answer(speculator.stack, draft.attempt, clock)
+        wiring.answer(speculator.stack_for(draft.attempt), draft.attempt, clock)
     wiring.require_sound(draft.attempt)
 
 
 def _listen(
     hearing: Hearing,
-    turn_end: TurnEnd,
     frames: Iterator[Int16Audio],
     recognition: Recognition,
     speculator: Speculator,
@@ -116,7 +119,8 @@ def _listen(
     clock: Clock,
 ) -> int:
     """Hear frames until the endpoint; return how much audio, in ns, the recognizer had not yet worked off then."""
-    speech_frames = 0
+    turn_end = TurnEnd()
+    speech_samples = 0
     for frame in frames:
         heard, pieces = hearing.hear(frame)
         backlog = AudioTime.from_samples(recognition.backlog_samples, SAMPLE_RATE_HZ)
@@ -125,8 +129,8 @@ def _listen(
         if turn_end.decide(heard, len(frame), recognition.given_samples, recognition.understood):
             draft.set_endpoint(hearing.samples, clock.now_ns(), spoken=hearing.spoken)
             return backlog.ns
-        speech_frames = speech_frames + 1 if heard is Heard.SPEECH else 0
-        if speech_frames >= GOING_ON_FRAMES:
+        speech_samples = speech_samples + len(frame) if heard is Heard.SPEECH else 0
+        if speech_samples * 1000 >= GOING_ON_MS * SAMPLE_RATE_HZ:
             speculator.drop()
     raise draft.without_endpoint(hearing.samples)
 

@@ -11,6 +11,7 @@ from firstsound import audio, yamlfile
 from firstsound.clock import AudioTime
 from firstsound.errors import FirstsoundError
 from firstsound.stages import SAMPLE_RATE_HZ, Float32Audio
+from firstsound.text import words
 
 _Count = Annotated[int, Field(ge=0, strict=True)]
 
@@ -28,6 +29,13 @@ class Entry(BaseModel):
     speech_end_sample: _Count
     expected_passage: str | None = None
     made: dict[str, Any] = {}
+
+    @field_validator("text")
+    @classmethod
+    def _holds_words(cls, text: str) -> str:
+        if not words(text):
+            raise ValueError(f"{text!r} holds no word that could be understood")
+        return text
 
     @field_validator("file")
     @classmethod

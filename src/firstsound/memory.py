@@ -94,7 +94,7 @@ class MemoryMonitor:
         self._clock = clock
         self._pids = pids
         self._interval_s = interval_s
-        self._error: Exception | None = None
+        self._error: BaseException | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="firstsound-memory", daemon=True)
 
@@ -120,7 +120,7 @@ class MemoryMonitor:
             while not self._stop.wait(self._interval_s):
                 self._sample()
             self._sample()
-        except Exception as error:  # noqa: BLE001 - raised on leaving the `with`
+        except BaseException as error:  # noqa: BLE001 - raised on leaving the `with`
             self._error = error
 
     def _sample(self) -> None:

@@ -115,6 +115,13 @@ class _Gate:
         self.complaint: str | None = None
         self.json_path: Path | None = None
 
+    def _unlink(self, json_path: Path) -> None:
+        """What an earlier run left must not pass for this one's if this one breaks off."""
+        try:
+            json_path.unlink(missing_ok=True)
+        except OSError as e:
+            raise FirstsoundError(f"--benchmark-json={json_path} cannot be written: {e}") from e
+
     @property
     def folder(self) -> Path:
         """Where this run writes: beside the benchmark JSON."""
@@ -141,6 +148,8 @@ class _Gate:
                 rounds={"stepped": option("--rounds"), "live": option("--live-rounds")},
             )
             try:
+                if option("benchmark_json") and not option("collectonly"):
+                    self._unlink(Path(option("benchmark_json")))
                 self._inputs = suite.load(settings)
             except FirstsoundError as e:
                 # This error is told in its own words; any other in a traceback through pytest.
@@ -155,13 +164,16 @@ class _Gate:
             capture = self._config.pluginmanager.getplugin("capturemanager")
             uncaptured = capture.global_and_fixture_disabled() if capture else nullcontext()
             try:
-                with uncaptured, _Teller() as tell, _traceback_of_what_breaks_off(), _stopped_by_sigterm():
+                with uncaptured, _Teller() as tell, _traceback_of_what_breaks_off(), _stopped_by_signals():
                     self._results = suite.execute(self.inputs(), MonotonicClock(), self.folder, tell)
             except FirstsoundError as e:
                 self._break_off()
                 # Every line would fail with the same words; once is enough.
                 pytest.exit(f"firstsound: {e}", returncode=pytest.ExitCode.TESTS_FAILED)
-            except (KeyboardInterrupt, pytest.exit.Exception):
+            except _Stopped as e:
+                self._break_off()
+                pytest.exit(f"firstsound: stopped by {e.signal.name}", returncode=128 + e.signal)
+            except KeyboardInterrupt:
                 self._break_off()
                 raise
             except BaseException as e:  # noqa: BLE001 - a stack is anybody's code
@@ -195,11 +207,7 @@ class _Gate:
                     self._config.rootpath / "results" / utc_stamp() / "results.json"
                 )
             self.json_path = Path(self._config.option.benchmark_json)
-            try:
-                # What an earlier run left must not pass for this one's if this one breaks off.
-                self.json_path.unlink(missing_ok=True)
-            except OSError as e:
-                raise pytest.UsageError(f"firstsound: --benchmark-json={self.json_path} cannot be written: {e}") from e
+            self.json_path.parent.mkdir(parents=True, exist_ok=True)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:  # noqa: ANN401 - xdist's own type
@@ -252,7 +260,10 @@ class _Gate:
             terminalreporter.write_line("")
             terminalreporter.write_line(report.terminal(self._results, width))
             terminalreporter.write_line(f"Results: {self.folder}")
-            (self.folder / "summary.md").write_text(report.markdown(self._results), encoding="utf-8")
+            # An answer may hold half a surrogate pair, which no file takes.
+            (self.folder / "summary.md").write_text(
+                report.markdown(self._results), encoding="utf-8", errors="backslashreplace"
+            )
         if self.complaint:
             terminalreporter.write_line(f"firstsound: FAILED: {self.complaint}", red=True)
 
@@ -269,19 +280,28 @@ class _Gate:
             output_json["firstsound"] = {"version": 1, "quality": [asdict(q) for q in self._results.quality]}
 
 
+class _Stopped(BaseException):
+    """A signal asked for the end; not an Exception, since a stack may swallow those."""
+
+    def __init__(self, which: int) -> None:
+        super().__init__()
+        self.signal = signal.Signals(which)
+
+
 @contextmanager
-def _stopped_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM end the run as Ctrl-C does, so that the stack's processes are stopped."""
+def _stopped_by_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end the run as Ctrl-C does, so that the stack's processes are stopped."""
 
-    def stop(*_: object) -> None:
-        pytest.exit("firstsound: terminated (SIGTERM)", returncode=128 + signal.SIGTERM)
+    def stop(which: int, _: object) -> None:
+        raise _Stopped(which)
 
-    before = signal.signal(signal.SIGTERM, stop) if threading.current_thread() is threading.main_thread() else None
+    ours = threading.current_thread() is threading.main_thread()
+    before = {which: signal.signal(which, stop) for which in (signal.SIGTERM, signal.SIGHUP)} if ours else {}
     try:
         yield
     finally:
-        if before is not None:
-            signal.signal(signal.SIGTERM, before)
+        for which, handler in before.items():
+            signal.signal(which, handler)
 
 
 @contextmanager
@@ -289,7 +309,7 @@ def _traceback_of_what_breaks_off() -> Iterator[None]:
     """Print it while pytest does not capture: on the way out it keeps the words only."""
     try:
         yield
-    except (FirstsoundError, pytest.exit.Exception):
+    except FirstsoundError:
         raise
     except Exception:
         traceback.print_exc()

@@ -1,15 +1,16 @@
 """Recognition beside everything else: a thread that lets a transcription hear what the microphone delivers."""
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Protocol, Self
+from typing import Self
 
 from firstsound.clock import Clock
-from firstsound.errors import StageError
+from firstsound.errors import StageError, in_stage
 from firstsound.hearing import joined
 from firstsound.stages import Float32Audio, Recognizer, Transcription, require_text
-from firstsound.text import words
+from firstsound.text import same, words
 
 FINAL_TIMEOUT_S = 60.0
 """How long after the endpoint the recognizer may work before the turn fails."""
@@ -25,14 +26,8 @@ class Understood:
     transcript: str
     stable: bool
     """Whether the one before had the same words."""
-
-
-class Listener(Protocol):
-    """Is given each partial transcript as it comes."""
-
-    def __call__(self, transcript: str, *, speech: bool, stable: bool) -> None:
-        """`speech`: the user still spoke; `stable`: the transcript before had the same words."""
-        ...
+    complete: bool | None
+    """Whether it reads as if it might be all; None where nobody can tell."""
 
 
 class WholeUtterance:
@@ -55,11 +50,18 @@ class WholeUtterance:
 class Recognition:
     """Works off what it is given in its own time; what it has not come to is its backlog."""
 
-    def __init__(self, transcription: Transcription, clock: Clock, tell: Listener | None = None) -> None:
-        """Listen within a `with` statement; `tell` is given each partial transcript."""
+    def __init__(
+        self,
+        transcription: Transcription,
+        clock: Clock,
+        tell: Callable[[Understood, bool], None] | None = None,
+        reads_complete: Callable[[str], bool] | None = None,
+    ) -> None:
+        """Listen within a `with` statement; `tell` is given each partial transcript, and whether the user spoke on."""
         self._transcription = transcription
         self._clock = clock
         self._tell = tell
+        self._reads_complete = reads_complete
         self._queue: SimpleQueue[tuple[Float32Audio, bool] | None] = SimpleQueue()
         self._given_samples = 0
         self._done_samples = 0
@@ -112,6 +114,14 @@ class Recognition:
         self._queue.put(None)
         self._thread.join(END_TIMEOUT_S)
 
+    def _understand(self, text: str) -> Understood:
+        stable = self.understood is not None and same(text, self.understood.transcript)
+        complete = None
+        if self._reads_complete is not None and words(text):
+            with in_stage("reads_complete"):
+                complete = self._reads_complete(text)
+        return Understood(self._done_samples, text, stable, complete)
+
     def _work(self) -> None:
         try:
             for samples, speech in iter(self._queue.get, None):
@@ -124,10 +134,9 @@ class Recognition:
                 self._done_samples += len(samples)
                 if text is not None:
                     self.partials.append((start_ns, self._clock.now_ns(), text))
-                    stable = self.understood is not None and words(text) == words(self.understood.transcript)
-                    self.understood = Understood(self._done_samples, text, stable)
+                    self.understood = self._understand(text)
                     if self._tell is not None:
-                        self._tell(text, speech=speech, stable=stable)
+                        self._tell(self.understood, speech)
             if not self._abandoned:
                 self._text = require_text(self._transcription.finish())
         except BaseException as e:  # noqa: BLE001 - raised where the transcript is wanted

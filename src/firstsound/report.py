@@ -213,6 +213,7 @@ def _speculated(lives: Sequence[Live]) -> list[str]:
     told = (
         f"  speculation: {discarded} of {attempts} attempts discarded; wasted: {tokens} tokens, {cpu_s:.1f} s of CPU; "
         f"{sum(s.prefills for s in known)} prompts read ahead, {sum(s.prefill_cpu_ns for s in known) / NS_PER_S:.1f} s"
+        + (f", {failed} FAILED" if (failed := sum(s.failed_prefills for s in known)) else "")
     )
     return [told]
 

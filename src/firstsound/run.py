@@ -4,6 +4,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,9 @@ from firstsound.turnfile import to_json
 
 TURN_TIMEOUT_S = 300.0
 """Longer than any turn: the recognizer takes 30 s of speech, and every other wait has a time-out of its own."""
+
+
+SWITCH_INTERVAL_S = 0.0005
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +75,50 @@ def execute(
     turns_file: TextIO,
     recordings: Path,
     tell: Callable[[Progress], None],
+    problems: list[str],
 ) -> list[Turn]:
-    """Run every step; write each turn to `turns_file`, and a live one's recording to `recordings`, as it ends."""
+    """Run every step; write each turn to `turns_file`, and a live one's recording to `recordings`, as it ends.
+
+    What breaks off one mode does not lose what was measured in another: it is added to `problems`.
+
+    Raises:
+        FirstsoundError: nothing was measured before the run broke off.
+    """
     turns: list[Turn] = []
+    try:
+        with _short_switches():
+            _execute(stack, steps, clock, monitor, turns_file, recordings, tell, turns)
+    except FirstsoundError as e:
+        if not turns or turns[0].mode == turns[-1].mode:
+            raise
+        problems.append(str(e))
+    return turns
+
+
+@contextmanager
+def _short_switches() -> Iterator[None]:
+    """Let Python's threads take turns quickly: with its own 5 ms, what is recognized keeps the microphone waiting.
+
+    Measured over 12 speculative turns, p95 of the frames' lateness in the worst: 3.8 ms, and 1.3 ms with this.
+    """
+    before_s = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before_s)
+
+
+def _execute(
+    stack: Stack,
+    steps: Sequence[Step],
+    clock: Clock,
+    monitor: MemoryMonitor,
+    turns_file: TextIO,
+    recordings: Path,
+    tell: Callable[[Progress], None],
+    turns: list[Turn],
+) -> None:
     took_ns: dict[Mode, list[int]] = {}
     for done, step in enumerate(steps):
         tell(Progress(step, done, len(steps), _left_s(took_ns, steps[done:]) if done else None))
@@ -84,10 +129,9 @@ def execute(
         turns_file.write(to_json(turn) + "\n")
         turns_file.flush()
         _nothing_goes_on_after(turn)
-        if step.round == WARM_UP_ROUND and _all_failed(step.mode, turns, steps):
-            break
+        if step.round == WARM_UP_ROUND:
+            _stop_if_all_failed(step.mode, turns, steps)
         took_ns.setdefault(step.mode, []).append(clock.now_ns() - start_ns)
-    return turns
 
 
 def _run_turn(stack: Stack, step: Step, clock: Clock, recordings: Path) -> Turn:
@@ -124,21 +168,19 @@ def _in_time(step: Step, run_turn: Callable[[], Turn]) -> Turn:
     )
 
 
-def _all_failed(mode: Mode, turns: Sequence[Turn], steps: Sequence[Step]) -> bool:
-    """Whether the warm-up of a mode is over and each of its turns has failed: the rest need not be tried.
+def _stop_if_all_failed(mode: Mode, turns: Sequence[Turn], steps: Sequence[Step]) -> None:
+    """Do not spend a quarter of an hour on what cannot work.
 
     Raises:
-        FirstsoundError: so it is, and nothing else was measured.
+        FirstsoundError: the warm-up of a mode is over, and each of its turns has failed.
     """
     warm_up = [turn for turn in turns if turn.mode == mode]
     whole = len(warm_up) == sum((step.mode, step.round) == (mode, WARM_UP_ROUND) for step in steps)
-    failed = whole and all(turn.error for turn in warm_up)
-    if failed and len(warm_up) == len(turns):
+    if whole and all(turn.error for turn in warm_up):
         raise FirstsoundError(
             f"every turn of the {mode} warm-up failed, so the rest was not run; the last, {warm_up[-1].name}: "
             f"{warm_up[-1].error}"
         )
-    return failed
 
 
 def _nothing_goes_on_after(turn: Turn) -> None:

@@ -2,13 +2,14 @@
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from firstsound import prompt, wiring
 from firstsound.attempt import Attempt
 from firstsound.clock import Clock
 from firstsound.cpu import cpu_time_ns
 from firstsound.errors import CancelledError, StageError, in_stage
+from firstsound.recognition import Understood
 from firstsound.stages import (
     AudioChunk,
     Delta,
@@ -20,7 +21,7 @@ from firstsound.stages import (
     Stack,
     Synthesizer,
 )
-from firstsound.text import words
+from firstsound.text import same, words
 from firstsound.turn import Speculation, Wiring
 
 ANSWER_TIMEOUT_S = 120.0
@@ -32,8 +33,8 @@ class Speculator:
 
     def __init__(self, stack: Stack, kind: Wiring, clock: Clock, play: Callable[[AudioChunk], None]) -> None:
         """Answer over `stack`; what is confirmed is played."""
-        self.stack = one_at_a_time(stack)
-        """Who answers in this turn uses the stages through this."""
+        self._stack = stack
+        self._locks = _Locks()
         self._kind = kind
         self._clock = clock
         self._play = play
@@ -46,16 +47,17 @@ class Speculator:
         self._over = False
         """Nothing more is begun: an answer is confirmed or being given, or the turn has ended."""
 
-    def hear(self, transcript: str, *, speech: bool, stable: bool) -> None:
-        """Make use of a partial transcript: of what the user is saying (`speech`), or has said before a pause.
+    def stack_for(self, attempt: Attempt) -> Stack:
+        """The stack, of which each stage is asked one thing at a time; who was given up while waiting leaves."""
+        return _one_at_a_time(self._stack, self._locks, attempt.go_on)
 
-        `stable`: the one before had the same words.
-        """
+    def hear(self, understood: Understood, speech: bool) -> None:  # noqa: FBT001 - what a recognition tells
+        """Make use of a partial transcript: of what the user is saying (`speech`), or has said before a pause."""
         if speech:
-            self._prepare(transcript)
-        elif stable or self.stack.reads_complete is None or self.stack.reads_complete(transcript):
+            self._prepare(understood.transcript)
+        elif understood.stable or understood.complete is not False:
             # Of what cannot be all, the first transcript in a pause is not worth an answer.
-            self.begin(transcript)
+            self.begin(understood.transcript)
 
     def begin(self, transcript: str) -> None:
         """Answer `transcript`, if that is not what is being answered already."""
@@ -64,15 +66,16 @@ class Speculator:
                 return
             self._drop()
             attempt = Attempt(transcript, self._kind, self._clock, self._play)
-            self._tries.append(_Try(self.stack, attempt, self._clock))
+            self._tries.append(_Try(self.stack_for(attempt), attempt, self._clock))
             self._tries[-1].start()
 
     def _prepare(self, transcript: str) -> None:
         """Let the language model read what it may be asked, while the user still speaks, if the stack can do that."""
         with self._lock:
-            if self._over or self.stack.prefill is None or any(work.is_alive() for work in self._works):
+            if self._over or self._stack.prefill is None or any(work.is_alive() for work in self._works):
                 return
-            self._readings.append(_Reading(self.stack, transcript, self._read))
+            stack = _one_at_a_time(self._stack, self._locks, lambda: None)
+            self._readings.append(_Reading(stack, transcript, self._read))
             self._readings[-1].start()
 
     def drop(self) -> None:
@@ -109,6 +112,7 @@ class Speculator:
             wasted_cpu_ns=sum(each.cpu_ns for each in lost),
             prefills=len(self._read),
             prefill_cpu_ns=sum(each.cpu_ns for each in self._readings),
+            failed_prefills=sum(each.failure is not None for each in self._readings),
         )
 
     @property
@@ -118,7 +122,7 @@ class Speculator:
     def _answers(self, transcript: str) -> bool:
         if not self._tries or self._tries[-1].attempt.cancelled:
             return False
-        return words(self._tries[-1].attempt.transcript) == words(transcript)
+        return same(self._tries[-1].attempt.transcript, transcript)
 
     def _drop(self) -> None:
         if self._tries:
@@ -156,7 +160,7 @@ class _Work(threading.Thread):
 
 
 class _Reading(_Work):
-    """The language model reads what it may be asked. If it fails, it will fail again where an answer is wanted."""
+    """The language model reads what it may be asked. Where that fails, the answer only comes later; it is counted."""
 
     def __init__(self, stack: Stack, transcript: str, read: list[Sequence[Passage]]) -> None:
         super().__init__(stack)
@@ -167,9 +171,9 @@ class _Reading(_Work):
         with in_stage("retriever"):
             passages = list(self._stack.retriever.search(self._transcript, wiring.PASSAGES_PER_PROMPT))
         if self._stack.prefill is not None and passages:
-            self._read.append(passages)
             with in_stage("llm"):
                 self._stack.prefill(prompt.build(self._transcript, passages))
+            self._read.append(passages)
 
 
 class _Try(_Work):
@@ -192,58 +196,73 @@ class _Try(_Work):
         """
         self.join(ANSWER_TIMEOUT_S)
         if self.is_alive():
+            self.attempt.cancel()
             raise StageError(f"no complete answer after {ANSWER_TIMEOUT_S:.0f} s")
         if self.failure is not None:
             raise self.failure
 
 
-def one_at_a_time(stack: Stack) -> Stack:
-    """The same stack, of which each stage that answers is asked one thing at a time; who comes second waits."""
-    llm = _OneLanguageModel(stack.llm)
-    prefill = None
-    if (reads := stack.prefill) is not None:
+@dataclass(frozen=True, slots=True)
+class _Locks:
+    """One for each stage that answers."""
 
-        def prefill(asked: Prompt) -> None:
-            with llm.lock:
+    retriever: threading.Lock = field(default_factory=threading.Lock)
+    llm: threading.Lock = field(default_factory=threading.Lock)
+    synthesizer: threading.Lock = field(default_factory=threading.Lock)
+
+
+def _one_at_a_time(stack: Stack, locks: _Locks, go_on: Callable[[], None]) -> Stack:
+    """The same stack, behind `locks`; `go_on` is called once a lock is had, and may raise."""
+    reads = stack.prefill
+
+    def prefill(asked: Prompt) -> None:
+        with locks.llm:
+            go_on()
+            if reads is not None:
                 reads(asked)
 
     return replace(
         stack,
-        retriever=_OneRetriever(stack.retriever),
-        llm=llm,
-        synthesizer=_OneSynthesizer(stack.synthesizer),
-        prefill=prefill,
+        retriever=_OneRetriever(stack.retriever, locks.retriever, go_on),
+        llm=_OneLanguageModel(stack.llm, locks.llm, go_on),
+        synthesizer=_OneSynthesizer(stack.synthesizer, locks.synthesizer, go_on),
+        prefill=None if reads is None else prefill,
     )
 
 
+@dataclass(frozen=True, slots=True)
 class _OneRetriever:
-    def __init__(self, retriever: Retriever) -> None:
-        self._retriever = retriever
-        self._lock = threading.Lock()
+    retriever: Retriever
+    lock: threading.Lock
+    go_on: Callable[[], None]
 
     def search(self, query: str, k: int) -> Sequence[Passage]:
-        with self._lock:
-            return self._retriever.search(query, k)
+        with self.lock:
+            self.go_on()
+            return self.retriever.search(query, k)
 
 
+@dataclass(frozen=True, slots=True)
 class _OneLanguageModel:
-    def __init__(self, llm: LanguageModel) -> None:
-        self._llm = llm
-        self.lock = threading.Lock()
+    llm: LanguageModel
+    lock: threading.Lock
+    go_on: Callable[[], None]
 
     def reply(self, asked: Prompt) -> Iterator[Delta | Finish]:
         with self.lock:
-            # Nothing said, but a moment at which one who was given up while waiting can leave.
-            yield Delta("")
-            with wiring.closed(self._llm.reply(asked)) as events:
+            self.go_on()
+            with wiring.closed(self.llm.reply(asked)) as events:
                 yield from events
 
 
+@dataclass(frozen=True, slots=True)
 class _OneSynthesizer:
-    def __init__(self, synthesizer: Synthesizer) -> None:
-        self._synthesizer = synthesizer
-        self._lock = threading.Lock()
+    synthesizer: Synthesizer
+    lock: threading.Lock
+    go_on: Callable[[], None]
 
     def synthesize(self, text: str) -> Iterator[AudioChunk]:
-        with self._lock, wiring.closed(self._synthesizer.synthesize(text)) as chunks:
-            yield from chunks
+        with self.lock:
+            self.go_on()
+            with wiring.closed(self.synthesizer.synthesize(text)) as chunks:
+                yield from chunks

@@ -212,7 +212,8 @@ def execute(inputs: Inputs, clock: Clock, folder: Path, tell: Callable[[run.Prog
     steps = list(run.schedule(inputs.clips, inputs.wirings, inputs.settings.rounds))
     try:
         recordings = folder / "recordings"
-        (recordings if "live" in inputs.modes else folder).mkdir(parents=True, exist_ok=True)
+        for each in (folder / "traces", *([recordings] if "live" in inputs.modes else [])):
+            each.mkdir(parents=True, exist_ok=True)
         _clear(folder)
         turns_file = (folder / "turns.jsonl").open("w", encoding="utf-8")
     except OSError as e:
@@ -225,7 +226,7 @@ def execute(inputs: Inputs, clock: Clock, folder: Path, tell: Callable[[run.Prog
     try:
         with turns_file, _started(inputs, bounds) as stack:
             with memory.MemoryMonitor(clock, stack.pids, MEMORY_INTERVAL_S) as monitor:
-                turns = run.execute(stack, steps, clock, monitor, turns_file, recordings, tell)
+                turns = run.execute(stack, steps, clock, monitor, turns_file, recordings, tell, problems)
             facts = _facts(inputs, stack, bounds)
             problems += limits.oversized(facts["pools"], bounds.threads)
             problems += _oversized(stack, bounds)
@@ -288,12 +289,14 @@ def _started(inputs: Inputs, bounds: limits.Limits) -> Iterator[Stack]:
 def _oversized(stack: Stack, bounds: limits.Limits) -> list[str]:
     """A sentence for each thread count that the stack itself tells, and that is beyond what the container allows."""
     told = stack.facts.get("threads", {})
-    known = told.items() if isinstance(told, Mapping) else ()
+    if not isinstance(told, Mapping):
+        return [f"Stack.facts: threads must be a mapping of names to counts, not {told!r:.60}"]
     return [
-        f"the stack's {name} has {threads} threads where the container allows {bounds.threads}; size it by "
+        f"the stack's {name} has {threads} threads where the container allows 1 to {bounds.threads}; size it by "
         "Setup.threads"
-        for name, threads in known
-        if isinstance(threads, int) and threads > bounds.threads
+        for name, threads in told.items()
+        # 0 and -1 are what unsized pools say.
+        if type(threads) is not int or not 1 <= threads <= bounds.threads
     ]
 
 
@@ -311,6 +314,8 @@ def _clear(folder: Path) -> None:
                 f"{file} is not firstsound's, and would be written over; choose a folder of its own with "
                 "--benchmark-json=FOLDER/NAME"
             )
+    if not (folder / "turns.jsonl").exists():
+        return
     conditions = [(mode, wiring) for mode in MODES for wiring in WIRINGS_OF[mode]]
     patterns = [f"traces/*-{mode}-{wiring}.json" for mode, wiring in conditions]
     patterns += [f"recordings/*-{wiring}-*.flac" for mode, wiring in conditions if mode == "live"]
@@ -344,7 +349,6 @@ def _keep_the_telling(results: Results, recordings: Path) -> None:
 
 def _write_traces(turns: Sequence[Turn], folder: Path) -> None:
     """One trace a query, mode and wiring, with its measured rounds beneath each other."""
-    folder.mkdir(exist_ok=True)
     groups: dict[tuple[str, Mode, Wiring], list[Turn]] = {}
     for turn in turns:
         if turn.round != WARM_UP_ROUND:

@@ -9,7 +9,7 @@ from typing import Literal, TypeVar, get_args
 
 from firstsound.clock import AudioTime, WallTime, perceived_ns
 
-Wiring = Literal["serial", "overlapped", "speculative"]
+Wiring = Literal["serial", "overlapped", "speculative", "batch"]
 Mode = Literal["stepped", "live"]
 Cache = Literal["cold", "prefix", "warm"]
 
@@ -74,6 +74,7 @@ class Speculation:
     """How often the language model read a prompt ahead while the user spoke."""
     prefill_cpu_ns: int = 0
     """CPU time while it did, and while the passages for it were searched; counted as that of the attempts."""
+    failed_prefills: int = 0
 
 
 @dataclass(frozen=True, slots=True)

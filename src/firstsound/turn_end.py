@@ -1,7 +1,5 @@
 """When the user is done: by the endpointer's word, or by what is understood, where a stack can read that."""
 
-from collections.abc import Callable
-
 from firstsound.recognition import Understood
 from firstsound.stages import SAMPLE_RATE_HZ, Heard
 
@@ -10,14 +8,17 @@ SHORT_MS = 340
 ms for that."""
 LONG_MS = 1000
 """So much silence ends what cannot be all: people look for a word for most of a second."""
+MIN_SPEECH_MS = 120
+"""So much speech in a row begins an utterance; a click is shorter, and what is understood of it is nobody's word."""
 
 
 class TurnEnd:
     """Decides over one clip, frame by frame."""
 
-    def __init__(self, reads_complete: Callable[[str], bool] | None) -> None:
-        """Without `reads_complete`, the endpointer alone decides."""
-        self._reads_complete = reads_complete
+    def __init__(self) -> None:
+        """Begin before the first frame."""
+        self._begun = False
+        self._speech_samples = 0
         self._silence_samples = 0
         self._said_samples = 0
         """How many of the recognizer's samples there were when the user was last heard to speak."""
@@ -26,12 +27,16 @@ class TurnEnd:
         """Whether the turn ends with this frame, of which the endpointer has `heard` something.
 
         The recognizer was given `given_samples` up to this frame, and has `understood` something of them. Where it has
-        not understood all that was said, or something else each time, the endpointer decides.
+        not understood all that was said, or something else each time, or nobody can tell whether that is all, the
+        endpointer decides.
         """
         if heard is Heard.SPEECH:
+            self._speech_samples += frame_samples
             self._silence_samples = 0
             self._said_samples = given_samples
+            self._begun = self._begun or self._speech_samples * 1000 >= MIN_SPEECH_MS * SAMPLE_RATE_HZ
             return False
+        self._speech_samples = 0
         self._silence_samples += frame_samples
         gap_ms = self._gap_ms(understood)
         if gap_ms is None:
@@ -39,8 +44,8 @@ class TurnEnd:
         return self._silence_samples * 1000 >= gap_ms * SAMPLE_RATE_HZ
 
     def _gap_ms(self, understood: Understood | None) -> int | None:
-        if self._reads_complete is None or understood is None or not understood.samples > self._said_samples > 0:
+        if not self._begun or understood is None or understood.samples <= self._said_samples:
             return None
-        if not self._reads_complete(understood.transcript):
+        if understood.complete is False:
             return LONG_MS
-        return SHORT_MS if understood.stable else None
+        return SHORT_MS if understood.complete and understood.stable else None

@@ -52,6 +52,7 @@ class _Speculation(_Strict):
     wasted_cpu_ns: int
     prefills: int
     prefill_cpu_ns: int
+    failed_prefills: int
 
 
 class _Live(_Strict):

@@ -183,4 +183,5 @@ _JOIN: dict[Wiring, Callable[[Stack, Attempt, Iterator[str], Clock], None]] = {
     "serial": _serial,
     "overlapped": _overlapped,
     "speculative": _overlapped,
+    "batch": _serial,
 }

@@ -42,7 +42,7 @@ def load(path: Path, schema: type[Schema], hint: str = "") -> Schema:
         raise FirstsoundError(f"{path}: cannot be read: {e}") from e
     try:
         content = yaml.load(text, _Loader)  # noqa: S506 - _Loader is a SafeLoader
-    except (yaml.YAMLError, ValueError, RecursionError) as e:
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as e:  # PyYAML raises all of them
         raise FirstsoundError(f"{path}: not valid YAML: {e}") from e
     if content is None:
         raise FirstsoundError(f"{path}: the file is empty")

@@ -110,3 +110,22 @@ def test_a_sound_that_is_shorter_than_a_window_counts_once_it_is_known_to_be_all
         assert not attempt.reached("first_sound")
         attempt.release()
     assert attempt.reached("first_sound")
+
+
+def test_no_window_lies_on_both_sides_of_a_gap(clock: SteppedClock, attempt: Attempt) -> None:
+    """Silence that ends in the middle of a window, then nothing for a while, then a tone."""
+    origin_ns = clock.now_ns()
+    attempt.release()
+    attempt.receive(AudioChunk(np.zeros(196, dtype=np.float32), RATE_HZ), clock.now_ns())
+    clock.sleep_ns(800 * MS)
+    attempt.receive(chunk(0), clock.now_ns())
+    assert attempt.wall(origin_ns)["first_sound"] == WallTime(800 * MS)
+
+
+def test_what_could_be_heard_before_a_gap_was(clock: SteppedClock, attempt: Attempt) -> None:
+    origin_ns = clock.now_ns()
+    attempt.release()
+    attempt.receive(AudioChunk(chunk(0).samples[:60], RATE_HZ), clock.now_ns())
+    clock.sleep_ns(800 * MS)
+    attempt.receive(chunk(0), clock.now_ns())
+    assert attempt.wall(origin_ns)["first_sound"] == WallTime(0)

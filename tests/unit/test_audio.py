@@ -20,7 +20,7 @@ def encoded(rate_hz: int = 16_000, kind: str = "WAV", subtype: str = "PCM_16", c
 @pytest.mark.parametrize("rate_hz", [8_000, 16_000, 22_050, 44_100, 48_000])
 @pytest.mark.parametrize(
     ("kind", "subtype"),
-    [("WAV", "PCM_16"), ("WAV", "PCM_24"), ("WAV", "FLOAT"), ("FLAC", "PCM_16"), ("FLAC", "PCM_24"), ("OGG", "VORBIS")],
+    [("WAV", "PCM_16"), ("WAV", "PCM_24"), ("WAV", "FLOAT"), ("FLAC", "PCM_16"), ("FLAC", "PCM_24")],
 )
 def test_any_rate_and_format_becomes_16_khz_mono_float32(rate_hz: int, kind: str, subtype: str) -> None:
     heard, stored_hz = audio.decode(encoded(rate_hz, kind, subtype), "clip")
@@ -127,7 +127,7 @@ def test_silence_has_no_onset() -> None:
     assert onset.at_samples is None
 
 
-@pytest.mark.parametrize("kind", ["AIFF", "AU", "W64"])
+@pytest.mark.parametrize("kind", ["AIFF", "AU", "W64", "OGG"])
 def test_a_format_whose_loss_cannot_be_seen_is_refused(kind: str) -> None:
     with pytest.raises(FirstsoundError, match=f"clip: {kind} cannot be checked for completeness"):
-        audio.decode(encoded(kind=kind), "clip")
+        audio.decode(encoded(kind=kind, subtype="VORBIS" if kind == "OGG" else "PCM_16"), "clip")

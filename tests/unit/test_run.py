@@ -1,4 +1,5 @@
 import io
+import sys
 import threading
 from itertools import pairwise
 from pathlib import Path
@@ -64,6 +65,7 @@ def test_turns_are_written_as_they_end_and_progress_is_told_before(tmp_path: Pat
             out,
             tmp_path,
             lambda p: told.append((p, out.getvalue().count("\n"))),
+            [],
         )
     assert [from_json(line) for line in out.getvalue().splitlines()] == turns
     assert [lines for _, lines in told] == [p.done for p, _ in told] == list(range(8))
@@ -83,7 +85,7 @@ def test_a_mode_yet_to_come_is_expected_to_take_as_long_as_its_clips(tmp_path: P
             raise InterruptedError
 
     with MemoryMonitor(MonotonicClock()) as monitor, pytest.raises(InterruptedError):
-        execute(samples.stack(), steps, MonotonicClock(), monitor, io.StringIO(), tmp_path, tell)
+        execute(samples.stack(), steps, MonotonicClock(), monitor, io.StringIO(), tmp_path, tell, [])
     assert left[0] is None
     assert left[1:] == [pytest.approx(21, abs=1)] * 2
 
@@ -101,7 +103,9 @@ def hung(step: Step, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Turn:
     out = io.StringIO()
     try:
         with MemoryMonitor(MonotonicClock()) as monitor, pytest.raises(FirstsoundError) as told:
-            execute(samples.stack(retriever=Hangs([])), [step], MonotonicClock(), monitor, out, folder, lambda _: None)
+            execute(
+                samples.stack(retriever=Hangs([])), [step], MonotonicClock(), monitor, out, folder, lambda _: None, []
+            )
     finally:
         released.set()
     assert "firstsound-turn still works, and what follows would be measured beside it" in str(told.value)
@@ -131,7 +135,7 @@ def test_a_synthesizer_that_goes_on_after_its_turn_ends_the_run(
             MemoryMonitor(MonotonicClock()) as monitor,
             pytest.raises(FirstsoundError, match="firstsound-speaker"),
         ):
-            execute(stack, steps, MonotonicClock(), monitor, out, tmp_path, lambda _: None)
+            execute(stack, steps, MonotonicClock(), monitor, out, tmp_path, lambda _: None, [])
     finally:
         synthesizer.released.set()
     assert out.getvalue().count("\n") == 1
@@ -146,5 +150,46 @@ def test_when_the_whole_warm_up_fails_the_rest_is_not_run(tmp_path: Path) -> Non
         MemoryMonitor(MonotonicClock()) as monitor,
         pytest.raises(FirstsoundError, match="every turn of the step"),
     ):
-        execute(stack, steps, MonotonicClock(), monitor, out, tmp_path, lambda _: None)
+        execute(stack, steps, MonotonicClock(), monitor, out, tmp_path, lambda _: None, [])
     assert out.getvalue().count("\n") == 4
+
+
+def test_what_breaks_off_one_mode_does_not_lose_what_another_has_brought(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synthesizer = samples.HangingSynthesizer()
+    monkeypatch.setattr(wiring, "SYNTHESIS_TIMEOUT_S", 0.05)
+    stack = samples.stack(synthesizer=synthesizer)
+    clip = samples.clip("q", 0.1, 0.6)
+    steps = [Step("stepped", 0, "serial", clip), *(Step("live", i, "overlapped", clip) for i in range(2))]
+    problems: list[str] = []
+
+    def tell(progress: Progress) -> None:
+        # Lets the first turn through, and holds the second up.
+        (synthesizer.released.clear if progress.done else synthesizer.released.set)()
+
+    try:
+        with MemoryMonitor(MonotonicClock()) as monitor:
+            turns = execute(stack, steps, MonotonicClock(), monitor, io.StringIO(), tmp_path, tell, problems)
+    finally:
+        synthesizer.released.set()
+    assert [(turn.mode, turn.error is None) for turn in turns] == [("stepped", True), ("live", False)]
+    assert len(problems) == 1
+    assert "firstsound-speaker still works" in problems[0]
+
+
+def test_pythons_threads_take_turns_quickly_in_a_run_and_as_before_after_it(tmp_path: Path) -> None:
+    before_s, during_s = sys.getswitchinterval(), []
+    with MemoryMonitor(MonotonicClock()) as monitor:
+        execute(
+            samples.stack(),
+            [Step("stepped", 0, "serial", samples.clip())],
+            MonotonicClock(),
+            monitor,
+            io.StringIO(),
+            tmp_path,
+            lambda _: during_s.append(sys.getswitchinterval()),
+            [],
+        )
+    assert during_s == [run.SWITCH_INTERVAL_S]
+    assert sys.getswitchinterval() == before_s

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 import pytest
 import samples
 
-from firstsound.adapters.fake import Delay, FakeLanguageModel, FakeRetriever
+from firstsound.adapters.fake import Delay, FakeLanguageModel, FakeRetriever, FakeSynthesizer
 from firstsound.clock import MonotonicClock
 from firstsound.errors import StageError
+from firstsound.recognition import Understood
 from firstsound.speculation import Speculator
 from firstsound.stages import AudioChunk, Delta, Finish, Prompt, Stack
 
@@ -40,6 +41,72 @@ def played() -> list[AudioChunk]:
 def speculator(played: list[AudioChunk], **parts: object) -> tuple[Speculator, Stack]:
     stack = samples.stack(**parts)
     return Speculator(stack, "speculative", MonotonicClock(), played.append), stack
+
+
+def test_who_was_given_up_while_waiting_for_a_stage_does_not_use_it(played: list[AudioChunk]) -> None:
+    class Slow(FakeSynthesizer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.asked: list[str] = []
+            self.speaks = threading.Event()
+            self.go = threading.Event()
+
+        def synthesize(self, text: str) -> Iterator[AudioChunk]:
+            self.asked.append(text)
+            self.speaks.set()
+            self.go.wait(10)
+            yield from super().synthesize(text)
+
+    synthesizer = Slow()
+    ahead, _ = speculator(played, synthesizer=synthesizer, llm=FakeLanguageModel(["Brew it hot."]))
+    ahead.begin("how do I brew")
+    assert synthesizer.speaks.wait(10)
+    # The second waits for the synthesizer, and is given up there.
+    ahead.begin("how do I brew tea")
+    MonotonicClock().sleep_ns(200_000_000)
+    ahead.begin("how do I brew coffee")
+    confirmed = ahead.confirm("how do I brew coffee")
+    synthesizer.go.set()
+    assert confirmed is not None
+    confirmed.wait()
+    assert len(synthesizer.asked) == 2
+    assert ahead.settle().discarded == 2
+
+
+def test_a_prompt_that_cannot_be_read_ahead_is_counted_and_the_answer_comes_all_the_same(
+    played: list[AudioChunk],
+) -> None:
+    def refuse(asked: Prompt) -> None:
+        raise OSError(asked.user)
+
+    for prefill, counted in ((refuse, (0, 1)), (lambda _: None, (1, 0))):
+        ahead, _ = speculator(played, prefill=prefill)
+        ahead.hear(Understood(1, "how do I brew", stable=False, complete=True), speech=True)
+        ahead.settle()
+        ahead.hear(Understood(2, "how do I brew", stable=True, complete=True), speech=False)
+        confirmed = ahead.confirm("how do I brew")
+        assert confirmed is not None
+        confirmed.wait()
+        told = ahead.settle()
+        assert (told.prefills, told.failed_prefills) == counted
+
+
+@pytest.mark.parametrize(
+    ("understood", "begun"),
+    [
+        (Understood(1, "how do I brew", stable=False, complete=True), 1),
+        (Understood(1, "how do I brew", stable=False, complete=None), 1),
+        (Understood(1, "how do I brew", stable=False, complete=False), 0),
+        (Understood(1, "how do I brew", stable=True, complete=False), 1),
+    ],
+)
+def test_what_cannot_be_all_is_answered_only_when_it_was_heard_twice(
+    played: list[AudioChunk], understood: Understood, begun: int
+) -> None:
+    ahead, _ = speculator(played)
+    ahead.hear(understood, speech=False)
+    ahead.end()
+    assert ahead.settle().attempts == begun
 
 
 def test_a_confirmed_attempt_is_played_and_nothing_is_lost(played: list[AudioChunk]) -> None:

@@ -47,8 +47,10 @@ and understand no better."""
 class FasterWhisperRecognizer:
     """Decodes one utterance at a time: greedy, one temperature, English."""
 
-    def __init__(self, model_folder: Path, threads: int) -> None:
+    def __init__(self, model_folder: Path, threads: int, *, whole_window: bool = False) -> None:
         """Load the model from its folder, with a pool of `threads` threads.
+
+        `whole_window` encodes 30 s whatever the utterance's length, as Whisper was trained to.
 
         Raises:
             RuntimeError: the folder holds no model that CTranslate2 can load.
@@ -58,6 +60,7 @@ class FasterWhisperRecognizer:
             str(model_folder), device="cpu", compute_type="int8", cpu_threads=threads, local_files_only=True
         )
         self.threads = threads
+        self._whole_window = whole_window
         self._tokenizer = Tokenizer(self._model.hf_tokenizer, False)  # noqa: FBT003 - not multilingual
         self._prompt = [*self._tokenizer.sot_sequence, self._tokenizer.no_timestamps]
         silence = np.zeros(WINDOW_S * SAMPLE_RATE_HZ, dtype=np.float32)
@@ -74,7 +77,10 @@ class FasterWhisperRecognizer:
         duration_s = len(samples) / SAMPLE_RATE_HZ
         if duration_s > WINDOW_S:
             raise StageError(f"the utterance lasts {duration_s:.1f} s; Whisper takes {WINDOW_S} s at most")
-        states = np.concatenate([self._encode(samples), self._window_end], axis=1)
+        if self._whole_window:
+            states = self._encode(np.pad(samples, (0, WINDOW_S * SAMPLE_RATE_HZ - len(samples))))
+        else:
+            states = np.concatenate([self._encode(samples), self._window_end], axis=1)
         most_tokens = TOKENS_AT_LEAST + round(duration_s * TOKENS_PER_S)
         result = self._decode(states, most_tokens)
         if len(result.sequences_ids[0]) == most_tokens:

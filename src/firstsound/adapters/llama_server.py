@@ -69,6 +69,16 @@ class LlamaServer:
             trust_env=False,  # a proxy of the environment has no business on the loopback interface
         )
 
+    def threads(self) -> ServerThreads:
+        """The sizes of its pools, as the process itself was started with.
+
+        Raises:
+            OSError: the process is gone.
+        """
+        command = Path(f"/proc/{self.pid}/cmdline").read_text(encoding="utf-8").split("\0")
+        decode, prefill = (int(command[command.index(f"--{name}") + 1]) for name in ("n_threads", "n_threads_batch"))
+        return ServerThreads(decode, prefill)
+
     def close(self) -> None:
         """Close the connection; the process goes on."""
         self._client.close()
@@ -186,7 +196,13 @@ def free_port() -> int:
 
 @contextmanager
 def running(
-    model: Path, threads: ServerThreads, clock: Clock, *, port: int | None = None, warm_up: Prompt
+    model: Path,
+    threads: ServerThreads,
+    clock: Clock,
+    *,
+    port: int | None = None,
+    niceness: int = NICENESS,
+    warm_up: Prompt,
 ) -> Iterator[LlamaServer]:
     """Start a server, yield it once it has answered a real request, and stop it in the end.
 
@@ -229,9 +245,9 @@ def running(
             process = subprocess.Popen(  # noqa: S603 - our own interpreter and settings
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment, start_new_session=True
             )
-        _let_others_go_first(process.pid)
         server = LlamaServer(f"http://{HOST}:{port}", api_key, process, log)
         try:
+            _let_others_go_first(process.pid, niceness)
             _wait_until_ready(server, process, log, clock, port, warm_up)
             yield server
         finally:
@@ -244,12 +260,14 @@ def running(
                 process.wait()
 
 
-def _let_others_go_first(pid: int) -> None:
+def _let_others_go_first(pid: int, niceness: int) -> None:
     """Lower a process's priority before it starts its threads, which inherit it."""
-    os.setpriority(os.PRIO_PROCESS, pid, NICENESS)
+    # It may be lower already, and nobody may raise it.
+    niceness = max(niceness, os.getpriority(os.PRIO_PROCESS, pid))
+    os.setpriority(os.PRIO_PROCESS, pid, niceness)
     # A session of its own is a scheduling group of its own, where the kernel has such (sched(7), autogroup).
     with suppress(OSError):
-        Path(f"/proc/{pid}/autogroup").write_text(str(NICENESS), encoding="ascii")
+        Path(f"/proc/{pid}/autogroup").write_text(str(niceness), encoding="ascii")
 
 
 def _wait_until_ready(

@@ -3,6 +3,8 @@
 import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 
 from firstsound import prompt
@@ -46,8 +48,21 @@ def _share_one_heap() -> None:
         mallopt(_M_ARENA_MAX, 1)
 
 
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What was chosen by measurement, and can be chosen otherwise to measure it again."""
+
+    requantize: bool = True
+    """The language model in Q4_0; else in Q4_1, as it is shipped."""
+    whole_window: bool = False
+    """The recognizer encodes all 30 s of its window, not only the frames at hand."""
+    decode_threads: int = 1
+    """The language model's; a token is bound by memory, and a second thread takes a core from the synthesizer."""
+    niceness: int = llama_server.NICENESS
+
+
 @contextmanager
-def stack(setup: Setup) -> Iterator[Stack]:
+def stack(setup: Setup, settings: Settings = Settings()) -> Iterator[Stack]:
     """Start the local stack and stop it in the end.
 
     Raises:
@@ -56,16 +71,20 @@ def stack(setup: Setup) -> Iterator[Stack]:
     _share_one_heap()
     whisper = [file.verified() for file in models.WHISPER_TINY_EN]
     voice, voice_config = (file.verified() for file in models.JOE_MEDIUM)
-    llm = q4_0(models.SMOLLM2_135M_Q4_1, cache_folder(), setup.threads)
-    # One thread decodes as fast as two (a token is bound by memory), and leaves a core to the synthesizer.
-    threads = llama_server.ServerThreads(decode=1, prefill=setup.threads)
+    shipped = models.SMOLLM2_135M_Q4_1
+    llm = q4_0(shipped, cache_folder(), setup.threads) if settings.requantize else shipped.verified()
+    threads = llama_server.ServerThreads(decode=min(settings.decode_threads, setup.threads), prefill=setup.threads)
     retriever = Bm25Retriever(setup.passages)
     # A second thread does not make so small a model faster: 40 and 40 ms a query on a Xeon, 130 and 165 ms on an EPYC.
-    recognizer = FasterWhisperRecognizer(whisper[0].parent, threads=1)
+    recognizer = FasterWhisperRecognizer(whisper[0].parent, threads=1, whole_window=settings.whole_window)
     synthesizer = PiperSynthesizer(voice, voice_config, setup.threads)
     files = [*whisper, voice, voice_config, llm]
     with llama_server.running(
-        llm, threads, MonotonicClock(), warm_up=prompt.build("Ready?", setup.passages[:1])
+        llm,
+        threads,
+        MonotonicClock(),
+        niceness=settings.niceness,
+        warm_up=prompt.build("Ready?", setup.passages[:1]),
     ) as server:
         yield Stack(
             name="local",
@@ -84,9 +103,18 @@ def stack(setup: Setup) -> Iterator[Stack]:
                 "threads": {
                     "ctranslate2": recognizer.threads,
                     "onnxruntime": synthesizer.threads,
-                    "llama_decode": threads.decode,
-                    "llama_prefill": threads.prefill,
+                    "llama_decode": server.threads().decode,
+                    "llama_prefill": server.threads().prefill,
                 },
                 "packages": {name: version(name) for name in _PACKAGES},
             },
         )
+
+
+VARIANTS = {
+    "speculative, Q4_1 as shipped": partial(stack, settings=Settings(requantize=False)),
+    "speculative, 30 s encoded": partial(stack, settings=Settings(whole_window=True)),
+    "speculative, two threads write": partial(stack, settings=Settings(decode_threads=2)),
+    "speculative, no priorities": partial(stack, settings=Settings(niceness=0)),
+}
+"""The same stack with one choice made otherwise, for `make levers`."""
