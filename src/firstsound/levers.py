@@ -1,21 +1,23 @@
 """What each lever is worth: the same clips with it and without, taking turns, and the paired difference in silence."""
 
 import argparse
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import jiwer
 import numpy as np
 
-from firstsound import corpus, limits, live, manifest, suite
+from firstsound import corpus, limits, live, manifest, report, run, suite
+from firstsound.budget import Guards
 from firstsound.clock import NS_PER_MS, NS_PER_S, Clock, MonotonicClock, utc_stamp
 from firstsound.cpu import cpu_time_ns
 from firstsound.errors import FirstsoundError
 from firstsound.manifest import Clip
-from firstsound.percentile import nearest_rank
+from firstsound.percentile import nearest_rank, rank
+from firstsound.signals import StoppedError, stopped_by_signals
 from firstsound.stages import Setup, Stack, StackBuilder
 from firstsound.text import words
 from firstsound.turn import WARM_UP_ROUND, Turn, Wiring, perceived_of_ns
@@ -65,7 +67,11 @@ class Measured:
         """Run one more turn."""
         begin_ns = cpu_time_ns(stack.pids())
         changed = self.condition.change(stack)
-        turn = live.run_turn(changed, clip, round_, self.condition.wiring, clock, lambda _: None)
+        step = run.Step("live", round_, self.condition.wiring, clip)
+        turn = run.in_time(
+            step, lambda: live.run_turn(changed, clip, round_, self.condition.wiring, clock, lambda _: None)
+        )
+        run.nothing_goes_on_after(turn)
         if round_ != WARM_UP_ROUND:
             self.turns.append(turn)
             self.cpu_ns.append(cpu_time_ns(stack.pids()) - begin_ns)
@@ -77,31 +83,29 @@ def measure(
     clips: Sequence[Clip],
     rounds: int,
     clock: Clock,
-    tell: Callable[[Turn], None],
+    tell: Callable[[Condition, Turn], None],
 ) -> list[Measured]:
     """Run every condition over its stack on every clip, after one turn each that warms up.
 
     The conditions take turns, each from another place among the clips, so that no prompt follows its own like.
     """
     found = [Measured(condition) for _, condition in stacks]
-    for (stack, _), each in zip(stacks, found, strict=True):
-        tell(each.run(stack, clips[-1], WARM_UP_ROUND, clock))
-    for round_ in range(rounds):
-        for i in range(len(clips)):
-            for c, ((stack, _), each) in enumerate(zip(stacks, found, strict=True)):
-                place = (i + c * len(clips) // len(stacks)) % len(clips)
-                tell(each.run(stack, clips[place], round_, clock))
+    with run.short_switches():
+        for (stack, condition), each in zip(stacks, found, strict=True):
+            tell(condition, each.run(stack, clips[-1], WARM_UP_ROUND, clock))
+        for round_ in range(rounds):
+            for i in range(len(clips)):
+                for c, ((stack, condition), each) in enumerate(zip(stacks, found, strict=True)):
+                    place = (i + c * len(clips) // len(stacks)) % len(clips)
+                    tell(condition, each.run(stack, clips[place], round_, clock))
     return found
 
 
-def difference_ms(one: Measured, other: Measured) -> tuple[float, float, float, int]:
+def difference_ms(one: Measured, other: Measured) -> tuple[float, float, float, int] | None:
     """By how much `one` is longer than `other` in recorded silence, in ms, over the turns that both completed.
 
-    The median of the differences clip by clip and round by round, the ends of its 95 % interval (percentile bootstrap,
-    Efron 1979), and how many pairs there are.
-
-    Raises:
-        ValueError: there is no pair.
+    The median (nearest rank) of the differences clip by clip and round by round, the ends of its 95 % interval
+    (percentile bootstrap, Efron 1979), and how many pairs there are; None where there is no pair.
     """
     silences = [
         {(t.query, t.round): perceived_of_ns(t) / NS_PER_MS for t in each.turns if t.error is None}
@@ -109,40 +113,48 @@ def difference_ms(one: Measured, other: Measured) -> tuple[float, float, float, 
     ]
     pairs = sorted(silences[0].keys() & silences[1].keys())
     if not pairs:
-        raise ValueError(f"{one.condition.name} and {other.condition.name} have completed no turn in common")
+        return None
     found = np.array([silences[0][pair] - silences[1][pair] for pair in pairs])
     # A fixed seed: the same turns give the same interval.
     drawn = np.random.default_rng(0).choice(found, (RESAMPLES, len(found)))
-    low, high = np.percentile(np.median(drawn, axis=1), [2.5, 97.5])
-    return float(np.median(found)), float(low), float(high), len(pairs)
+    # By inverted_cdf, a percentile is of the nearest rank.
+    medians = np.percentile(drawn, 50, axis=1, method="inverted_cdf")
+    low, high = np.percentile(medians, [2.5, 97.5], method="inverted_cdf")
+    return nearest_rank(found.tolist(), 50), float(low), float(high), len(pairs)
 
 
 def table(found: Sequence[Measured], clips: Sequence[Clip]) -> list[str]:
     """One row a condition, in Markdown; the difference is to the condition called `REFERENCE`."""
     reference = next(each for each in found if each.condition.name == REFERENCE)
     texts = {clip.query: words(clip.text) for clip in clips}
-    rows = [
-        (
-            "| condition | n | recorded silence p50, ms | p95 | difference to speculative, ms [95 %] | CPU a turn, s "
-            "| word error rate | failed |"
-        ),
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for each in found:
-        whole = [turn for turn in each.turns if turn.error is None]
-        silences = [perceived_of_ns(turn) / NS_PER_MS for turn in whole]
-        cells = [each.condition.name, str(len(whole))]
-        cells += [f"{nearest_rank(silences, p):.0f}" if silences else "-" for p in (50, 95)]
-        if each is reference or not whole:
-            cells.append("-")
-        else:
-            middle, low, high, _ = difference_ms(each, reference)
-            cells.append(f"{middle:+.0f} [{low:+.0f}, {high:+.0f}]")
-        cells.append(f"{sum(each.cpu_ns) / len(each.cpu_ns) / NS_PER_S:.2f}")
-        cells.append(f"{jiwer.wer([texts[t.query] for t in whole], [words(t.transcript) for t in whole]):.3f}")
-        cells.append(str(len(each.turns) - len(whole)))
-        rows.append("| " + " | ".join(cells) + " |")
-    return rows
+    header = (
+        "| condition | n | recorded silence p50, ms | p95, ms (rank) | difference to speculative, ms [95 %] "
+        "| CPU a turn, s | word error rate | failed |"
+    )
+    return [header, "|---" * 8 + "|", *(_row(each, reference, texts) for each in found), "", _NOTE]
+
+
+_NOTE = f"Nearest rank; below n = {report.FEW_SAMPLES}, p95 is the slowest turn."
+LATE_MS = Guards().frame_lateness_ms.max
+"""Beyond this (p95 of the microphone's frames in a turn), the machine was too busy to measure."""
+
+
+def _row(each: Measured, reference: Measured, texts: Mapping[str, str]) -> str:
+    whole = [turn for turn in each.turns if turn.error is None]
+    cells = [each.condition.name, str(len(whole))]
+    late_ms = [nearest_rank(t.live.frame_lateness_ns, 95) / NS_PER_MS for t in whole if t.live is not None]
+    silences = [perceived_of_ns(turn) / NS_PER_MS for turn in whole]
+    if not whole or max(late_ms) > LATE_MS:
+        cells += ["TOO BUSY" if whole else "-", "-", "-"]
+    else:
+        p50, p95 = (nearest_rank(silences, p) for p in (50, 95))
+        cells += [f"{p50:.0f}", f"{p95:.0f} ({rank(95, len(whole))})"]
+        found = None if each is reference else difference_ms(each, reference)
+        cells.append("-" if found is None else f"{found[0]:+.0f} [{found[1]:+.0f}, {found[2]:+.0f}]")
+    cells.append(f"{sum(each.cpu_ns) / len(each.cpu_ns) / NS_PER_S:.2f}")
+    heard = [words(turn.transcript) for turn in whole]
+    cells.append(f"{jiwer.wer([texts[turn.query] for turn in whole], heard):.3f}" if whole else "-")
+    return "| " + " | ".join([*cells, str(len(each.turns) - len(whole))]) + " |"
 
 
 def hesitant_table(found: Sequence[Measured], clips: Sequence[Clip]) -> list[str]:
@@ -168,7 +180,9 @@ def _told(turn: Turn) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """`python -m firstsound levers`: measure, print the tables and write them and every turn below `--out`.
+    """`python -m firstsound levers`: measure, and print the tables.
+
+    They are written below `--out`, and so is every turn, by its condition.
 
     Returns the exit status: 1 if an input is wrong or a turn failed other than by an early endpoint on a hesitant clip.
     """
@@ -181,10 +195,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--out", type=Path, default=Path("results") / f"{utc_stamp()}-levers")
     asked = parser.parse_args(arguments)
     try:
-        return _run(asked)
+        with stopped_by_signals():
+            return _run(asked)
     except FirstsoundError as e:
         sys.stderr.write(f"firstsound: {e}\n")
         return 1
+    except StoppedError as e:
+        sys.stderr.write(f"firstsound: {e}\n")
+        return e.exit_status
 
 
 def _run(asked: argparse.Namespace) -> int:
@@ -193,14 +211,15 @@ def _run(asked: argparse.Namespace) -> int:
     setup = Setup(passages, limits.read_limits().threads)
     clock = MonotonicClock()
     asked.out.mkdir(parents=True, exist_ok=True)
-    with (asked.out / "turns.jsonl").open("w", encoding="utf-8") as turns_file, ExitStack() as open_stacks:
 
-        def tell(turn: Turn) -> None:
+    def tell(condition: Condition, turn: Turn) -> None:
+        file = asked.out / f"{re.sub('[^a-z0-9]+', '-', condition.name.lower())}.jsonl"
+        with file.open("a", encoding="utf-8") as turns_file:
             turns_file.write(to_json(turn) + "\n")
-            turns_file.flush()
-            sys.stderr.write(f"{turn.name}: {turn.error or f'{perceived_of_ns(turn) / NS_PER_MS:.0f} ms'}\n")
+        told = turn.error or f"{perceived_of_ns(turn) / NS_PER_MS:.0f} ms"
+        sys.stderr.write(f"{condition.name}: {turn.name}: {told}\n")
 
-        stack = open_stacks.enter_context(builder(setup))
+    with builder(setup) as stack:
         reference = next(condition for condition in CONDITIONS if condition.name == REFERENCE)
         found = measure([(stack, condition) for condition in CONDITIONS], clips, asked.rounds, clock, tell)
         lines = ["### Levers", "", *table(found, clips)]

@@ -1,12 +1,17 @@
 """A microphone that hears a clip at the pace of life, by absolute deadlines."""
 
+import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 
 from firstsound.clock import NS_PER_S, Clock
 from firstsound.stages import SAMPLE_RATE_HZ, Int16Audio
+
+PRIORITY = -10
+"""The nice value of the thread that delivers the frames: beside three busy ones on two cores, the p95 of their lateness
+in the worst of five turns was 1.5 ms without, and 0.4 ms with it."""
 
 
 class Microphone:
@@ -42,6 +47,9 @@ class Microphone:
 
     def _feed(self) -> None:
         size = self._frame_samples
+        # A device that interrupts, as it would. Where that is not allowed, lateness is a matter of the scheduler.
+        with suppress(PermissionError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), PRIORITY)
         try:
             for end in range(size, len(self._pcm) + 1, size):
                 # From the start each time, not from the last frame: lateness must not add up.

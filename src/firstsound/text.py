@@ -3,7 +3,7 @@
 import re
 
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*'?|'[^\W_]+")
-_SIGN = re.compile(r"[-+$\u20ac\u00a3](?=\d)|(?<=\d)%")
+_SIGN = re.compile(r"[-+$\u20ac\u00a3](?=\d)|(?<=\d)%|(?<=\d)[.,:/](?=\d)")
 """What makes another number, or another amount, of one."""
 
 

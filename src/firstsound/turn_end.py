@@ -41,7 +41,9 @@ class TurnEnd:
         gap_ms = self._gap_ms(understood)
         if gap_ms is None:
             return heard is Heard.ENDPOINT
-        return self._silence_samples * 1000 >= gap_ms * SAMPLE_RATE_HZ
+        over = self._silence_samples * 1000 >= gap_ms * SAMPLE_RATE_HZ
+        # An endpointer with more patience than that is not hurried by what cannot be all.
+        return over and (gap_ms == SHORT_MS or heard is Heard.ENDPOINT)
 
     def _gap_ms(self, understood: Understood | None) -> int | None:
         if not self._begun or understood is None or understood.samples <= self._said_samples:

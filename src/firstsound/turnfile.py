@@ -50,9 +50,9 @@ class _Speculation(_Strict):
     discarded: int
     wasted_deltas: int
     wasted_cpu_ns: int
-    prefills: int
-    prefill_cpu_ns: int
-    failed_prefills: int
+    prefills: int = 0
+    prefill_cpu_ns: int = 0
+    failed_prefills: int = 0
 
 
 class _Live(_Strict):
@@ -64,7 +64,7 @@ class _Live(_Strict):
     underruns_ns: list[int]
     joint_jump: float | None
     heard: _Text
-    took_ns: _Ns
+    took_ns: _Ns = None
     speculation: _Speculation | None = Field(default=None, exclude_if=lambda value: value is None)
 
 

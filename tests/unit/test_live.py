@@ -400,16 +400,16 @@ class Careful(FakeEndpointer):
         return Heard.SILENCE if heard is Heard.ENDPOINT and not self.spoken else heard
 
 
-@pytest.mark.parametrize("text", ["and", "Thank you.", ""])
+@pytest.mark.parametrize("text", ["and", "Thank you."])
 def test_a_click_before_the_user_speaks_does_not_end_a_speculative_turn(text: str) -> None:
     """Whatever a recognizer makes of it: nobody has begun to speak."""
-    click = np.zeros(round(1.5 * SAMPLE_RATE_HZ), dtype=np.float32)
-    click[1_600:1_920] = 0.3
+    click = np.zeros(round(1.3 * SAMPLE_RATE_HZ), dtype=np.float32)
+    click[960:1_280] = 0.3
     clip = samples.clip("q", 0.2, 0.6)
     clip = replace(
         clip,
         samples=np.concatenate([click, clip.samples]),
-        speech_end=AudioTime(clip.speech_end.ns + 1_500 * MS),
+        speech_end=AudioTime(clip.speech_end.ns + 1_300 * MS),
     )
     recognizer = FakeRecognizer(text)
     turn = speculate(

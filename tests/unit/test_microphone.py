@@ -1,8 +1,12 @@
+import os
+import threading
+
 import numpy as np
+import pytest
 from samples import SteppedClock
 
 from firstsound.clock import NS_PER_MS as MS
-from firstsound.microphone import Microphone
+from firstsound.microphone import PRIORITY, Microphone
 
 PCM = np.arange(1_000, dtype=np.int16)
 
@@ -39,3 +43,24 @@ def test_a_microphone_that_was_switched_off_delivers_no_more() -> None:
     microphone = Microphone(PCM, 320, Switch())
     with microphone.on() as frames:
         assert len(list(frames)) == 1
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_it_goes_before_others_where_that_is_allowed_and_delivers_in_any_case(
+    monkeypatch: pytest.MonkeyPatch,
+    allowed: bool,  # noqa: FBT001
+) -> None:
+    asked: list[tuple[int, int, int]] = []
+
+    def setpriority(which: int, who: int, priority: int) -> None:
+        asked.append((which, who, priority))
+        if not allowed:
+            raise PermissionError
+
+    monkeypatch.setattr(os, "setpriority", setpriority)
+    microphone = Microphone(PCM, 320, SteppedClock())
+    with microphone.on() as frames:
+        assert len(list(frames)) == 3
+    [(which, who, priority)] = asked
+    assert (which, priority) == (os.PRIO_PROCESS, PRIORITY)
+    assert who != threading.get_native_id()

@@ -178,6 +178,19 @@ def test_what_breaks_off_one_mode_does_not_lose_what_another_has_brought(
     assert "firstsound-speaker still works" in problems[0]
 
 
+def test_a_mode_that_breaks_off_in_its_first_turn_does_not_lose_the_one_before(tmp_path: Path) -> None:
+    clip = samples.clip("q", 0.1, 0.6)
+    (tmp_path / "q-serial-0.flac").mkdir()
+    steps = [Step("stepped", 0, "serial", clip), Step("live", 0, "serial", clip)]
+    problems: list[str] = []
+    with MemoryMonitor(MonotonicClock()) as monitor:
+        turns = execute(
+            samples.stack(), steps, MonotonicClock(), monitor, io.StringIO(), tmp_path, lambda _: None, problems
+        )
+    assert [turn.mode for turn in turns] == ["stepped"]
+    assert "the recording cannot be written" in problems[0]
+
+
 def test_pythons_threads_take_turns_quickly_in_a_run_and_as_before_after_it(tmp_path: Path) -> None:
     before_s, during_s = sys.getswitchinterval(), []
     with MemoryMonitor(MonotonicClock()) as monitor:

@@ -12,14 +12,14 @@ def understood(samples: int = 20 * FRAME, *, stable: bool = True, complete: bool
     return Understood(samples, "All.", stable, complete)
 
 
-def ended_ms(known: Understood | None, speech_frames: int = SPOKEN) -> int | None:
-    """After how much silence the turn ends; the endpointer says so after half a second."""
+def ended_ms(known: Understood | None, speech_frames: int = SPOKEN, gap_ms: int = 500) -> int | None:
+    """After how much silence the turn ends; the endpointer says so after `gap_ms`."""
     end = TurnEnd()
     given = 10 * FRAME
     assert not any(end.decide(Heard.SPEECH, FRAME, given, None) for _ in range(speech_frames))
     for ms in range(20, 2_000, 20):
         given += FRAME
-        if end.decide(Heard.ENDPOINT if ms >= 500 else Heard.SILENCE, FRAME, given, known):
+        if end.decide(Heard.ENDPOINT if ms >= gap_ms else Heard.SILENCE, FRAME, given, known):
             return ms
     return None
 
@@ -28,6 +28,11 @@ def test_what_is_understood_shortens_or_lengthens_the_wait() -> None:
     assert ended_ms(understood()) == SHORT_MS
     assert ended_ms(understood(complete=False)) == LONG_MS
     assert ended_ms(understood(complete=False, stable=False)) == LONG_MS
+
+
+def test_an_endpointer_with_more_patience_is_not_hurried_by_what_cannot_be_all() -> None:
+    assert ended_ms(understood(complete=False), gap_ms=1_200) == 1_200
+    assert ended_ms(understood(), gap_ms=1_200) == SHORT_MS
 
 
 @pytest.mark.parametrize(
