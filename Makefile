@@ -21,7 +21,7 @@ bench: $(STAMP) ## run the budget suite; what it measured goes to results/<UTC t
 	@out="results/$$(date -u +%Y%m%dT%H%M%SZ)"; mkdir -p "$$out"; set -x; \
 	.venv/bin/pytest --benchmark-json="$$out/results.json" $(ARGS)
 
-levers: $(STAMP) ## measure what each lever is worth, and the hesitant clips; about 45 minutes
+levers: $(STAMP) ## measure what each lever is worth, and the hesitant clips; some 230 live turns
 	.venv/bin/python -m firstsound levers $(ARGS)
 
 test: $(STAMP) ## run this project's own tests

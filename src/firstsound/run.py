@@ -85,15 +85,26 @@ def execute(
         FirstsoundError: nothing was measured before the run broke off.
     """
     turns: list[Turn] = []
-    try:
-        with short_switches():
-            _execute(stack, steps, clock, monitor, turns_file, recordings, tell, turns)
-    except FirstsoundError as e:
-        # The step that broke off may have brought no turn.
-        under_way = steps[min(len(turns), len(steps) - 1)].mode
-        if not turns or turns[0].mode == turns[-1].mode == under_way:
-            raise
-        problems.append(str(e))
+    took_ns: dict[Mode, list[int]] = {}
+    with short_switches():
+        for done, step in enumerate(steps):
+            try:
+                tell(Progress(step, done, len(steps), _left_s(took_ns, steps[done:]) if done else None))
+                start_ns = clock.now_ns()
+                monitor.tag = (step.mode, step.clip.query, step.round)
+                turn = in_time(step, partial(_run_turn, stack, step, clock, recordings))
+                turns.append(turn)
+                turns_file.write(to_json(turn) + "\n")
+                turns_file.flush()
+                nothing_goes_on_after(turn)
+                if step.round == WARM_UP_ROUND:
+                    _stop_if_all_failed(step.mode, turns, steps)
+                took_ns.setdefault(step.mode, []).append(clock.now_ns() - start_ns)
+            except FirstsoundError as e:
+                if steps[0].mode == step.mode:
+                    raise
+                problems.append(str(e))
+                break
     return turns
 
 
@@ -109,31 +120,6 @@ def short_switches() -> Iterator[None]:
         yield
     finally:
         sys.setswitchinterval(before_s)
-
-
-def _execute(
-    stack: Stack,
-    steps: Sequence[Step],
-    clock: Clock,
-    monitor: MemoryMonitor,
-    turns_file: TextIO,
-    recordings: Path,
-    tell: Callable[[Progress], None],
-    turns: list[Turn],
-) -> None:
-    took_ns: dict[Mode, list[int]] = {}
-    for done, step in enumerate(steps):
-        tell(Progress(step, done, len(steps), _left_s(took_ns, steps[done:]) if done else None))
-        start_ns = clock.now_ns()
-        monitor.tag = (step.mode, step.clip.query, step.round)
-        turn = in_time(step, partial(_run_turn, stack, step, clock, recordings))
-        turns.append(turn)
-        turns_file.write(to_json(turn) + "\n")
-        turns_file.flush()
-        nothing_goes_on_after(turn)
-        if step.round == WARM_UP_ROUND:
-            _stop_if_all_failed(step.mode, turns, steps)
-        took_ns.setdefault(step.mode, []).append(clock.now_ns() - start_ns)
 
 
 def _run_turn(stack: Stack, step: Step, clock: Clock, recordings: Path) -> Turn:

@@ -356,12 +356,14 @@ def test_recordings_of_somebody_elses_are_not_deleted(project: pytest.Pytester) 
 def test_what_no_file_takes_does_not_end_the_report(project: pytest.Pytester) -> None:
     with_part(
         project,
-        "class Chokes(FakeSynthesizer):\n    def synthesize(self, text):\n"
-        "        raise ValueError('cannot speak \\ud83d')\n",
+        "class Chokes(FakeRetriever):\n    asked = 0\n    def search(self, query, k):\n        Chokes.asked += 1\n"
+        "        if Chokes.asked < 10:\n            return super().search(query, k)\n"
+        "        raise ValueError('cannot find \\ud83d')\n",
     )
     result = run(project)
     assert result.ret == 1
-    result.stdout.fnmatch_lines(["*every turn of the stepped warm-up failed*cannot speak*"])
+    result.stdout.fnmatch_lines(["firstsound: FAILED: not kept: *"])
+    assert "cannot find \\ud83d" in (project.path / "out/summary.md").read_text()
 
 
 def test_an_old_result_does_not_pass_for_a_new_one(project: pytest.Pytester) -> None:
